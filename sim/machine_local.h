@@ -1,0 +1,16 @@
+/* The machine that the program runs on, as far as NVML can see it. */
+#ifndef SIM_MACHINE_LOCAL_H
+#define SIM_MACHINE_LOCAL_H
+
+#include "sim/machine.h"
+
+/**
+ * Composes a machine of the GPUs that NVML lists, with the PCI Express links
+ * they are on and the memory the driver reports.
+ *
+ * @return a machine for machine_free(), or NULL with `err` set: ERROR_UNSUPPORTED
+ *         when there is no driver, no GPU, or the build has no NVML
+ */
+struct machine *machine_local(struct error *err);
+
+#endif

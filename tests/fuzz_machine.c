@@ -1,0 +1,56 @@
+/* Any bytes are a machine or a located refusal; what was read keeps its invariants and
+ * reads back from its own text. */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/machine.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(struct machine *machine)
+{
+    size_t count = machine_constants(machine, NULL, 0);
+    struct machine_constant *constants = calloc(count, sizeof *constants);
+
+    assert(constants != NULL);
+    machine_constants(machine, constants, count);
+    for (size_t i = 0; i < count; i++)
+        assert(constants[i].min <= constants[i].max && *constants[i].value >= 0);
+    free(constants);
+    assert(machine->device_count >= 1 && machine->device_count <= MACHINE_DEVICES_MAX);
+    for (uint32_t i = 0; i < machine->device_count; i++) {
+        const struct machine_device *device = &machine->devices[i];
+
+        assert(device->memory_bytes > 0 && device->sm_count > 0 && device->memory_gbs > 0);
+        assert(device->family < machine->family_count);
+        assert(machine_device_link(machine, i) >= 0);
+        assert(machine_find_device(machine, device->name) == (int)i);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct error err = {0};
+    struct machine *machine = machine_parse((const char *)data, size, "fuzz", NULL, &err), *copy;
+    char *text;
+
+    if (machine == NULL) {
+        assert(err.code != ERROR_NONE && err.text[0] != '\0');
+        assert(err.source[0] != '\0');
+        /* a path too long for a cursor is cut, and has no place */
+        assert((err.line >= 1 && err.column >= 1) || strstr(err.text, "...") != NULL);
+        return 0;
+    }
+    check(machine);
+    text = machine_to_json(machine, &err);
+    assert(text != NULL);
+    copy = machine_parse(text, strlen(text), "written", NULL, &err);
+    assert(copy != NULL);
+    assert(copy->device_count == machine->device_count);
+    free(text);
+    machine_free(copy);
+    machine_free(machine);
+    return 0;
+}
