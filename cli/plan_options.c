@@ -1,0 +1,446 @@
+#include "cli/plan_options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/machine_local.h"
+#include "sim/residency.h"
+#include "sim/word_list.h"
+
+static const struct {
+    const char *short_name, *long_name, *default_value;
+    bool swept, has_value;
+    const char *argument, *help;
+} table[PLAN_OPTION_COUNT] = {
+#define PLAN_OPTION_ROW(id, ...) [PLAN_OPTION_##id] = {__VA_ARGS__},
+    PLAN_OPTIONS(PLAN_OPTION_ROW)
+#undef PLAN_OPTION_ROW
+};
+
+/* ---- the command line ---- */
+
+static size_t add_long(struct option *longs, size_t count, const char *name, int value)
+{
+    longs[count] = (struct option){name, required_argument, NULL, value};
+    return count + 1;
+}
+
+size_t plan_options_longs(struct option *longs, size_t capacity)
+{
+    size_t count = 0;
+
+    for (int i = 0; i < PLAN_OPTION_COUNT && count + 2 < capacity; i++) {
+        count = add_long(longs, count, table[i].short_name, PLAN_OPTION_BASE + i);
+        if (strcmp(table[i].short_name, table[i].long_name) != 0)
+            count = add_long(longs, count, table[i].long_name, PLAN_OPTION_BASE + i);
+    }
+    count = add_long(longs, count, "gpu", PLAN_OPTION_GPU);
+    count = add_long(longs, count, "machine", PLAN_OPTION_MACHINE);
+    return add_long(longs, count, "variant", PLAN_OPTION_VARIANT);
+}
+
+int plan_options_take(struct plan_options *options, int value, const char *argument)
+{
+    int id = value - PLAN_OPTION_BASE;
+
+    if (value == PLAN_OPTION_GPU)
+        return list_add_one(&options->gpus, argument) == 0 ? 1 : -1;
+    if (value == PLAN_OPTION_MACHINE) {
+        options->machine = argument;
+        return 1;
+    }
+    if (value == PLAN_OPTION_VARIANT) {
+        options->variant = argument;
+        return 1;
+    }
+    if (id < 0 || id >= PLAN_OPTION_COUNT)
+        return 0;
+    options->given[id] = true;
+    return (table[id].swept ? list_add(&options->values[id], argument)
+                            : list_add_one(&options->values[id], argument)) == 0
+               ? 1
+               : -1;
+}
+
+/* "50,50" gives the plans "50" and "50": what was meant has a slash. */
+static int check_ratio(const struct plan_options *options, enum plan_option id, struct error *err)
+{
+    const struct list *list = &options->values[id];
+    char joined[128] = "", typed[128] = "";
+
+    if (!options->given[id] || list->count < 2)
+        return 0;
+    for (size_t i = 0; i < list->count; i++) {
+        size_t length = strlen(joined);
+
+        if (strpbrk(list->items[i], "/;") != NULL)
+            return 0;
+        snprintf(joined + length, sizeof joined - length, "%s%s", i > 0 ? "/" : "", list->items[i]);
+        snprintf(typed + length, sizeof typed - length, "%s%s", i > 0 ? "," : "", list->items[i]);
+    }
+    return error_set(
+        err, ERROR_USAGE,
+        "-%s %s: a comma separates plans, a slash the shares of one plan; did you mean %s?",
+        table[id].short_name, typed, joined);
+}
+
+static int check_split(const struct plan_options *options, struct error *err)
+{
+    const struct list *list = &options->values[PLAN_OPTION_SPLIT];
+
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], "row") == 0)
+            return error_set(
+                err, ERROR_USAGE,
+                "-sm row: llama.cpp's CUDA backend no longer has a split buffer type and "
+                "refuses it; use -sm tensor or -sm layer");
+    return 0;
+}
+
+/* "8-32*2" and "0-4+1" as llama-bench reads them; other text stays as it is. */
+static int expand_ranges(struct list *list)
+{
+    struct list expanded = {NULL, 0};
+    int status = 0;
+
+    for (size_t i = 0; i < list->count && status == 0; i++) {
+        char *end, operation = '+';
+        long first = strtol(list->items[i], &end, 10), last = first, step = 1;
+
+        if (end != list->items[i] && *end == '-') {
+            last = strtol(end + 1, &end, 10);
+            if (*end == '+' || *end == '*') {
+                operation = *end;
+                step = strtol(end + 1, &end, 10);
+            }
+        }
+        if (*end != '\0' || end == list->items[i] || step < 1 || (operation == '*' && step < 2)) {
+            status = list_add_one(&expanded, list->items[i]);
+            continue;
+        }
+        for (long n = first; n <= last && status == 0; n = operation == '*' ? n * step : n + step) {
+            char text[32];
+
+            snprintf(text, sizeof text, "%ld", n);
+            status = list_add_one(&expanded, text);
+            if (n == 0 && operation == '*')
+                break;
+        }
+    }
+    list_close(list);
+    *list = expanded;
+    return status;
+}
+
+int plan_options_finish(struct plan_options *options, struct error *err)
+{
+    static const enum plan_option numbers[] = {PLAN_OPTION_MAIN_GPU,      PLAN_OPTION_N_GPU_LAYERS,
+                                               PLAN_OPTION_N_BATCH,       PLAN_OPTION_N_UBATCH,
+                                               PLAN_OPTION_KV_GPU_LAYERS, PLAN_OPTION_N_CTX};
+
+    for (int id = 0; id < PLAN_OPTION_COUNT; id++)
+        if (!options->given[id] && table[id].default_value != NULL &&
+            list_add_one(&options->values[id], table[id].default_value) != 0)
+            return error_set(err, ERROR_MEMORY, "no memory for the arguments");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (expand_ranges(&options->values[numbers[i]]) != 0)
+            return error_set(err, ERROR_MEMORY, "no memory for the arguments");
+    if (check_ratio(options, PLAN_OPTION_TENSOR_SPLIT, err) != 0 ||
+        check_ratio(options, PLAN_OPTION_ATTN_SPLIT, err) != 0 || check_split(options, err) != 0)
+        return -1;
+    if (!options->given[PLAN_OPTION_MODEL])
+        return error_set(
+            err, ERROR_USAGE,
+            "no model: give -m FILE.gguf or -m NAME:QUANT; 'lopside model' lists names");
+    /* One type for both is what nearly everybody means. */
+    if (options->given[PLAN_OPTION_TYPE_K] && !options->given[PLAN_OPTION_TYPE_V]) {
+        list_close(&options->values[PLAN_OPTION_TYPE_V]);
+        if (list_add_one(&options->values[PLAN_OPTION_TYPE_V], "same") != 0)
+            return error_set(err, ERROR_MEMORY, "no memory for the arguments");
+    }
+    return 0;
+}
+
+void plan_options_close(struct plan_options *options)
+{
+    for (int id = 0; id < PLAN_OPTION_COUNT; id++)
+        list_close(&options->values[id]);
+    list_close(&options->gpus);
+}
+
+void plan_options_print_help(void)
+{
+    puts("Machine:\n"
+         "  --machine NAME|FILE             built-in profile or a profile file\n"
+         "  --variant NAME                  a variant in it, such as oc\n"
+         "  --gpu \"GPU[@LINK]\"              compose a machine: once for each device\n"
+         "                                  (\"RTX 4070@gen4x16\"); 'lopside machine list' has "
+         "names\n"
+         "Plan (lists with commas, ranges as 8-32*2 or 0-4+1):");
+    for (int id = 0; id < PLAN_OPTION_COUNT; id++) {
+        char names[80];
+
+        if (strcmp(table[id].short_name, table[id].long_name) == 0)
+            snprintf(names, sizeof names, "--%s", table[id].long_name);
+        else
+            snprintf(names, sizeof names, "-%s, --%s", table[id].short_name, table[id].long_name);
+        printf("  %-31s %s (%s", names, table[id].help, table[id].argument);
+        if (table[id].default_value != NULL && strcmp(table[id].default_value, "0") != 0)
+            printf("; default %s", table[id].default_value);
+        puts(")");
+    }
+}
+
+/* ---- combinations ---- */
+
+size_t plan_options_combinations(const struct plan_options *options)
+{
+    size_t count = 1;
+
+    for (int id = 0; id < PLAN_OPTION_COUNT; id++)
+        if (table[id].swept)
+            count *= options->values[id].count;
+    return count;
+}
+
+const char *plan_options_value(const struct plan_options *options, size_t index,
+                               enum plan_option option)
+{
+    if (!table[option].swept)
+        return options->values[option].count > 0 ? options->values[option].items[0] : NULL;
+    /* The last option changes fastest. */
+    for (int id = PLAN_OPTION_COUNT - 1; id > (int)option; id--)
+        if (table[id].swept)
+            index /= options->values[id].count;
+    return options->values[option].items[index % options->values[option].count];
+}
+
+/* ---- machines ---- */
+
+struct machine *plan_options_machine(const struct plan_options *options, struct error *err)
+{
+    struct machine *machine;
+
+    if (options->gpus.count > 0)
+        return machine_compose((const char *const *)options->gpus.items, options->gpus.count, err);
+    if (options->machine != NULL)
+        return machine_open(options->machine, options->variant, err);
+    machine = machine_local(err);
+    if (machine == NULL && err->code == ERROR_UNSUPPORTED) {
+        char names[300];
+        const char *const *all = machine_builtin_names();
+        size_t count = 0;
+
+        while (all[count] != NULL)
+            count++;
+        word_list_text(all, count, names, sizeof names);
+        *err = (struct error){0};
+        error_set(
+            err, ERROR_USAGE,
+            "no GPU can be seen here: name a machine with --machine (%s), or compose one with "
+            "--gpu \"RTX 4070@gen4x16\"",
+            names);
+    }
+    return machine;
+}
+
+int plan_options_select(const struct plan_options *options, size_t index, struct machine *machine,
+                        struct error *err)
+{
+    const char *text = plan_options_value(options, index, PLAN_OPTION_DEVICES);
+    uint32_t order[MACHINE_DEVICES_MAX];
+    size_t count = 0;
+
+    if (strcmp(text, "auto") == 0)
+        return 0;
+    while (*text != '\0') {
+        size_t length = strcspn(text, "/");
+        char name[16];
+        int device;
+
+        snprintf(name, sizeof name, "%.*s", (int)length, text);
+        device = machine_find_device(machine, name);
+        if (device < 0)
+            return error_set(err, ERROR_USAGE, "-dev %s: no such device; %s has CUDA0 to CUDA%u",
+                             name, machine->name, machine->device_count - 1);
+        if (count < MACHINE_DEVICES_MAX)
+            order[count++] = (uint32_t)device;
+        text += length + (text[length] == '/');
+    }
+    return machine_keep_devices(machine, order, count, err);
+}
+
+/* ---- plans ---- */
+
+static int read_number(const char *flag, const char *text, long min, long max, long *value,
+                       struct error *err)
+{
+    char *end;
+
+    *value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || *value < min || *value > max)
+        return error_set(err, ERROR_USAGE, "-%s %s: a whole number from %ld to %ld is accepted",
+                         flag, text, min, max);
+    return 0;
+}
+
+static int read_word(const char *flag, const char *text, const char *const words[], size_t count,
+                     size_t *index, struct error *err)
+{
+    char list[200];
+
+    for (*index = 0; *index < count; (*index)++)
+        if (strcmp(words[*index], text) == 0)
+            return 0;
+    word_list_text(words, count, list, sizeof list);
+    return error_set(err, ERROR_USAGE, "-%s %s: %s are accepted", flag, text, list);
+}
+
+static int read_shares(const char *flag, const char *text, float *shares, uint32_t *count,
+                       struct error *err)
+{
+    const char *at = text;
+
+    *count = 0;
+    if (strcmp(text, "0") == 0)
+        return 0;
+    while (*at != '\0') {
+        char *end;
+        float share = strtof(at, &end);
+
+        if (end == at || !(share >= 0) || (*end != '\0' && *end != '/' && *end != ';'))
+            return error_set(err, ERROR_USAGE,
+                             "-%s %s: shares of 0 or more joined by slashes are "
+                             "accepted, as 60/40",
+                             flag, text);
+        if (*count == MACHINE_DEVICES_MAX)
+            return error_set(err, ERROR_USAGE, "-%s %s: at most %d shares are accepted", flag, text,
+                             MACHINE_DEVICES_MAX);
+        shares[(*count)++] = share;
+        at = end + (*end != '\0');
+    }
+    return 0;
+}
+
+static int read_type(const char *flag, const char *text, enum tensor_type *type, struct error *err)
+{
+    int found = tensor_type_find(text);
+
+    if (found < 0)
+        return error_set(
+            err, ERROR_USAGE,
+            "-%s %s: f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 and q5_1 are accepted", flag,
+            text);
+    *type = (enum tensor_type)found;
+    return 0;
+}
+
+static int read_switch(const char *flag, const char *text, bool *value, struct error *err)
+{
+    static const char *const words[] = {"0", "1", "off", "on"};
+    size_t index;
+
+    if (read_word(flag, text, words, 4, &index, err) != 0)
+        return -1;
+    *value = index % 2 == 1;
+    return 0;
+}
+
+static int read_words(const struct plan_options *options, size_t index, struct plan *plan,
+                      struct error *err)
+{
+    static const char *const engines[] = {"llama.cpp", "llama.cpp-fork"};
+    static const char *const splits[] = {"none", "layer", "tensor"};
+    static const char *const policies[] = {"layer-order", "round-robin", "slowest-first"};
+    static const char *const attentions[] = {"0", "1", "off", "on", "auto", "-1"};
+    size_t engine, split, policy, attention;
+
+    if (read_word("engine", plan_options_value(options, index, PLAN_OPTION_ENGINE), engines, 2,
+                  &engine, err) != 0 ||
+        read_word("sm", plan_options_value(options, index, PLAN_OPTION_SPLIT), splits, 3, &split,
+                  err) != 0 ||
+        read_word("kvp", plan_options_value(options, index, PLAN_OPTION_KV_POLICY), policies, 3,
+                  &policy, err) != 0 ||
+        read_word("fa", plan_options_value(options, index, PLAN_OPTION_FLASH_ATTN), attentions, 6,
+                  &attention, err) != 0)
+        return -1;
+    plan->schedule = (enum plan_schedule)engine;
+    plan->split = (enum plan_split)split;
+    plan->kv_policy = (enum plan_kv_policy)policy;
+    plan->flash_attn = attention >= 4 ? PLAN_AUTO : attention % 2 == 1 ? PLAN_ON : PLAN_OFF;
+    return 0;
+}
+
+static int read_numbers(const struct plan_options *options, size_t index, struct plan *plan,
+                        struct error *err)
+{
+    long main_gpu, ngl, kvgl, batch, ubatch, ctx;
+
+    if (read_number("mg", plan_options_value(options, index, PLAN_OPTION_MAIN_GPU), 0, 255,
+                    &main_gpu, err) != 0 ||
+        read_number("ngl", plan_options_value(options, index, PLAN_OPTION_N_GPU_LAYERS), -1, 100000,
+                    &ngl, err) != 0 ||
+        read_number("kvgl", plan_options_value(options, index, PLAN_OPTION_KV_GPU_LAYERS), -1,
+                    100000, &kvgl, err) != 0 ||
+        read_number("b", plan_options_value(options, index, PLAN_OPTION_N_BATCH), 1, 1 << 24,
+                    &batch, err) != 0 ||
+        read_number("ub", plan_options_value(options, index, PLAN_OPTION_N_UBATCH), 1, 1 << 24,
+                    &ubatch, err) != 0 ||
+        read_number("c", plan_options_value(options, index, PLAN_OPTION_N_CTX), 0, 1 << 28, &ctx,
+                    err) != 0)
+        return -1;
+    plan->main_gpu = (uint32_t)main_gpu;
+    plan->n_gpu_layers = (int32_t)ngl;
+    plan->kv_gpu_layers = (int32_t)kvgl;
+    plan->n_batch = (uint32_t)batch;
+    plan->n_ubatch = (uint32_t)ubatch;
+    plan->n_ctx = (uint32_t)ctx;
+    return 0;
+}
+
+static int read_cache(const struct plan_options *options, size_t index, struct plan *plan,
+                      struct error *err)
+{
+    const char *v = plan_options_value(options, index, PLAN_OPTION_TYPE_V);
+
+    if (read_type("ctk", plan_options_value(options, index, PLAN_OPTION_TYPE_K), &plan->type_k,
+                  err) != 0)
+        return -1;
+    plan->type_v = plan->type_k;
+    if (strcmp(v, "same") != 0 && read_type("ctv", v, &plan->type_v, err) != 0)
+        return -1;
+    return read_switch("nkvo", plan_options_value(options, index, PLAN_OPTION_NKVO),
+                       &plan->kv_on_host, err) != 0 ||
+                   read_switch("kvcp", plan_options_value(options, index, PLAN_OPTION_KV_PINNED),
+                               &plan->kv_pinned, err) != 0 ||
+                   read_switch("rso", plan_options_value(options, index, PLAN_OPTION_RECURRENT),
+                               &plan->recurrent_on_device, err) != 0
+               ? -1
+               : 0;
+}
+
+int plan_options_plan(const struct plan_options *options, size_t index, const struct model *model,
+                      const struct machine *machine, uint32_t *resident, uint32_t resident_count,
+                      struct plan *plan, struct error *err)
+{
+    const char *explicit_set = plan_options_value(options, index, PLAN_OPTION_KV_RESIDENT);
+
+    *plan = plan_default();
+    if (read_words(options, index, plan, err) != 0 ||
+        read_numbers(options, index, plan, err) != 0 ||
+        read_cache(options, index, plan, err) != 0 ||
+        read_shares("ts", plan_options_value(options, index, PLAN_OPTION_TENSOR_SPLIT),
+                    plan->tensor_split, &plan->tensor_split_count, err) != 0 ||
+        read_shares("as", plan_options_value(options, index, PLAN_OPTION_ATTN_SPLIT),
+                    plan->attn_split, &plan->attn_split_count, err) != 0)
+        return -1;
+    plan->all_logits = plan->schedule == PLAN_SCHEDULE_LLAMA_CPP;
+    if (explicit_set == NULL)
+        return 0;
+    plan->kv_on_host = true;
+    plan->kv_resident = resident;
+    plan->kv_resident_count = resident_count;
+    return residency_parse(explicit_set, model, machine, resident, resident_count, err);
+}

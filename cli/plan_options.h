@@ -1,0 +1,97 @@
+/* The flags that say which plans are meant: llama-bench's and llama.cpp's own
+ * names, each with a list of values. Every combination is a plan. */
+#ifndef CLI_PLAN_OPTIONS_H
+#define CLI_PLAN_OPTIONS_H
+
+#include "cli/list.h"
+#include "sim/plan.h"
+
+/* Short name, long name, default, whether lists are swept, whether a value follows,
+ * argument as help shows it, help. The order is that of the sweep, outermost first. */
+#define PLAN_OPTIONS(OPTION) \
+    OPTION(MODEL, "m", "model", NULL, true, true, "FILE.gguf|NAME:QUANT", "model") \
+    OPTION(DEVICES, "dev", "device", "auto", true, true, "CUDA0/CUDA1", "devices to use, in this order") \
+    OPTION(ENGINE, "engine", "engine", "llama.cpp-fork", true, true, "llama.cpp|llama.cpp-fork", \
+           "whose schedule: the fork has -as, -kvgl, -kvcp and -rso") \
+    OPTION(SPLIT, "sm", "split-mode", "layer", true, true, "none|layer|tensor", "split mode") \
+    OPTION(MAIN_GPU, "mg", "main-gpu", "0", true, true, "N", "device of -sm none") \
+    OPTION(N_GPU_LAYERS, "ngl", "n-gpu-layers", "-1", true, true, "N", "layers on devices; -1: all") \
+    OPTION(N_BATCH, "b", "batch-size", "2048", true, true, "N", "batch") \
+    OPTION(N_UBATCH, "ub", "ubatch-size", "512", true, true, "N", "ubatch") \
+    OPTION(TYPE_K, "ctk", "cache-type-k", "f16", true, true, "TYPE", "K cache type") \
+    OPTION(TYPE_V, "ctv", "cache-type-v", "f16", true, true, "TYPE", "V cache type") \
+    OPTION(FLASH_ATTN, "fa", "flash-attn", "auto", true, true, "0|1|auto", "flash attention") \
+    OPTION(NKVO, "nkvo", "no-kv-offload", "0", true, true, "0|1", "KV cache in host memory") \
+    OPTION(KV_GPU_LAYERS, "kvgl", "kv-gpu-layers", "-1", true, true, "N", \
+           "with -nkvo 1: layers whose cache stays on devices") \
+    OPTION(KV_POLICY, "kvp", "kv-policy", "slowest-first", true, true, \
+           "round-robin|slowest-first|layer-order", "which layers -kvgl takes") \
+    OPTION(KV_PINNED, "kvcp", "kv-cpu-pinned", "0", true, true, "0|1", "host cache in pinned memory") \
+    OPTION(RECURRENT, "rso", "recurrent-state-offload", "0", true, true, "0|1", \
+           "with -nkvo 1: recurrent state stays on devices") \
+    OPTION(TENSOR_SPLIT, "ts", "tensor-split", "0", true, true, "A/B[,A/B]", \
+           "share of each device, as 60/40") \
+    OPTION(ATTN_SPLIT, "as", "attn-split", "0", true, true, "A/B[,A/B]", \
+           "share of attention heads, as 1/0; -sm tensor only") \
+    OPTION(KV_RESIDENT, "kvr", "kv-resident", NULL, false, true, "LAYERS[@DEVICES],...", \
+           "exactly these layers keep their cache on devices: 3-31@CUDA1,35@CUDA0+CUDA1") \
+    OPTION(N_CTX, "c", "ctx-size", "0", true, true, "N", "context; 0: what the test needs")
+
+enum plan_option {
+#define PLAN_OPTION_ENUM(id, ...) PLAN_OPTION_##id,
+    PLAN_OPTIONS(PLAN_OPTION_ENUM)
+#undef PLAN_OPTION_ENUM
+    PLAN_OPTION_COUNT
+};
+
+struct plan_options {
+    struct list values[PLAN_OPTION_COUNT]; /* as typed; the default where nothing was */
+    bool given[PLAN_OPTION_COUNT];
+    struct list gpus;    /* --gpu: a machine composed of them */
+    const char *machine; /* --machine, or NULL */
+    const char *variant; /* --variant, or NULL */
+};
+
+struct option;
+
+/** Long options for getopt_long_only(): value PLAN_OPTION_BASE + id, and the machine's. */
+enum { PLAN_OPTION_BASE = 1000, PLAN_OPTION_GPU = 2000, PLAN_OPTION_MACHINE, PLAN_OPTION_VARIANT };
+size_t plan_options_longs(struct option *longs, size_t capacity);
+
+/** Takes an option if it is one of these. @return 1 taken, 0 not one, -1 no memory */
+int plan_options_take(struct plan_options *options, int value, const char *argument);
+
+/**
+ * Fills in defaults and answers what llama-bench's users get wrong: commas within
+ * a ratio, -sm row.
+ *
+ * @return 0, or -1 with `err` set
+ */
+int plan_options_finish(struct plan_options *options, struct error *err);
+void plan_options_close(struct plan_options *options);
+
+/** Prints a help line for each. */
+void plan_options_print_help(void);
+
+/** Number of combinations, and the value of an option in the combination `index`. */
+size_t plan_options_combinations(const struct plan_options *options);
+const char *plan_options_value(const struct plan_options *options, size_t index,
+                               enum plan_option option);
+
+/** Opens the machine that --machine or --gpu names; without either, this one. */
+struct machine *plan_options_machine(const struct plan_options *options, struct error *err);
+
+/**
+ * The plan of a combination.
+ *
+ * @param resident buffer of one mask a block for -kvr, which the plan borrows
+ */
+int plan_options_plan(const struct plan_options *options, size_t index, const struct model *model,
+                      const struct machine *machine, uint32_t *resident, uint32_t resident_count,
+                      struct plan *plan, struct error *err);
+
+/** Keeps the devices that -dev of a combination names. */
+int plan_options_select(const struct plan_options *options, size_t index, struct machine *machine,
+                        struct error *err);
+
+#endif

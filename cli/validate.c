@@ -1,0 +1,276 @@
+/* lopside validate: predictions beside measured rows. */
+#include <getopt.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "sim/validate.h"
+
+struct options {
+    bool json, all;
+    size_t worst;
+    const char *profile;
+};
+
+static void print_help(void)
+{
+    puts("Usage: lopside validate [OPTION]... FILE|DIR...\n"
+         "Predicts every measured row of the files (JSON lines; traces/README.md has the\n"
+         "format) and prints how far apart the two are. A row that was used to fit the\n"
+         "machine's constants, or repeats one, is reported apart and not counted.\n\n"
+         "  -o, --output md|json  the table (default), or all rows as JSON\n"
+         "  -a, --all             list every row, not only the worst\n"
+         "  -w, --worst N         how many of the worst rows to list (default 10)\n"
+         "      --machine FILE    use this profile for rows that name its machine\n"
+         "  -h, --help            this text\n\n"
+         "Errors are (predicted - measured) / measured in percent; percentiles are by\n"
+         "nearest rank over absolute errors.");
+}
+
+static int parse(int argc, char **argv, struct options *options)
+{
+    static const struct option longs[] = {
+        {"output", required_argument, NULL, 'o'}, {"all", no_argument, NULL, 'a'},
+        {"worst", required_argument, NULL, 'w'},  {"machine", required_argument, NULL, 'M'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    int option;
+
+    *options = (struct options){.worst = 10};
+    while ((option = getopt_long(argc, argv, "o:aw:h", longs, NULL)) != -1) {
+        switch (option) {
+        case 'o':
+            if (strcmp(optarg, "json") != 0 && strcmp(optarg, "md") != 0)
+                return cli_wrong_call("validate", "-o %s: md and json are accepted", optarg);
+            options->json = strcmp(optarg, "json") == 0;
+            break;
+        case 'a':
+            options->all = true;
+            break;
+        case 'w':
+            options->worst = (size_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'M':
+            options->profile = optarg;
+            break;
+        case 'h':
+            print_help();
+            return -1;
+        default:
+            return cli_wrong_call("validate", "see the message above");
+        }
+    }
+    if (optind == argc)
+        return cli_wrong_call("validate", "no FILE or DIR given");
+    return CLI_OK;
+}
+
+/* ---- tables ---- */
+
+static void print_figures(const struct validate_figures *f, const char *name)
+{
+    printf("| %-22s | %4zu | %8.2f | %8.2f | %8.2f | %7zu |\n", name, f->n, f->median_pct,
+           f->p95_pct, f->max_pct, f->skipped);
+}
+
+static void print_row(const struct validate_row *row)
+{
+    printf("| %-24s | %-4s | %10.2f | %10.2f | %+7.2f | %-9s | %s |\n", row->row->id,
+           row->row->metric, row->measured, row->predicted, row->error_pct,
+           validate_status_name(row->status), row->reason);
+}
+
+static int by_error(const void *a, const void *b)
+{
+    const struct validate_row *x = *(const struct validate_row *const *)a;
+    const struct validate_row *y = *(const struct validate_row *const *)b;
+    double ex = fabs(x->error_pct), ey = fabs(y->error_pct);
+
+    return ex != ey ? (ex < ey) - (ex > ey) : (x > y) - (x < y);
+}
+
+static void print_rows(const struct validation *validation, const struct options *options)
+{
+    const struct validate_row **rows = malloc((validation->row_count + 1) * sizeof *rows);
+    size_t count = 0;
+
+    if (rows == NULL)
+        return;
+    for (size_t i = 0; i < validation->row_count; i++)
+        if (options->all || validation->rows[i].status == VALIDATE_COUNTED)
+            rows[count++] = &validation->rows[i];
+    if (!options->all) {
+        qsort(rows, count, sizeof *rows, by_error);
+        if (count > options->worst)
+            count = options->worst;
+    }
+    printf("\n| %-24s | %-4s | %10s | %10s | %7s | %-9s | reason |\n",
+           options->all ? "row" : "worst rows", "what", "measured", "predicted", "error %",
+           "status");
+    puts("| ------------------------ | ---- | ---------: | ---------: | ------: | --------- | "
+         "------ |");
+    for (size_t i = 0; i < count; i++)
+        print_row(rows[i]);
+    free(rows);
+}
+
+static void print_fitted(const struct validation *validation)
+{
+    size_t fitted = 0, duplicates = 0, derived = 0;
+
+    for (size_t i = 0; i < validation->row_count; i++) {
+        fitted += validation->rows[i].status == VALIDATE_FITTED;
+        duplicates += validation->rows[i].status == VALIDATE_DUPLICATE;
+        derived += validation->rows[i].status == VALIDATE_DERIVED;
+    }
+    printf("\nNot counted: %zu rows used for fitting, %zu that repeat one, %zu derived by their "
+           "author.\n",
+           fitted, duplicates, derived);
+}
+
+static void print_text(const struct validation *validation, const struct options *options)
+{
+    printf("| %-22s | %4s | %8s | %8s | %8s | %7s |\n", "table", "n", "median %", "p95 %", "max %",
+           "skipped");
+    puts("| ---------------------- | ---: | -------: | -------: | -------: | ------: |");
+    for (size_t i = 0; i < validation->table_count; i++)
+        if (validation->tables[i].n + validation->tables[i].skipped > 0)
+            print_figures(&validation->tables[i], validation->tables[i].id);
+    print_figures(&validation->total, "total");
+    if (validation->memory.n > 0)
+        print_figures(&validation->memory, "memory (MiB)");
+    printf("\nFits or not: %zu of %zu rows right.\n",
+           validation->verdicts - validation->wrong_verdicts, validation->verdicts);
+    print_fitted(validation);
+    print_rows(validation, options);
+}
+
+/* ---- JSON ---- */
+
+static json_t *figures_json(const struct validate_figures *f)
+{
+    json_t *object = json_pack("{s:s, s:I, s:f, s:f, s:f, s:I}", "id", f->id, "n", (json_int_t)f->n,
+                               "median_pct", f->median_pct, "p95_pct", f->p95_pct, "max_pct",
+                               f->max_pct, "skipped", (json_int_t)f->skipped);
+
+    return object;
+}
+
+static json_t *row_json(const struct validate_row *row)
+{
+    bool predicted = row->status != VALIDATE_SKIPPED && row->status != VALIDATE_DERIVED;
+    bool verdict = row->metric == ROW_FITS;
+    json_t *object = json_object();
+
+    json_object_set_new(object, "id", json_string(row->row->id));
+    json_object_set_new(object, "metric", json_string(row->row->metric));
+    json_object_set_new(object, "measured",
+                        verdict ? json_boolean(row->measured != 0)
+                        : row->row->value.kind == TRACE_VALUE_TEXT
+                            ? json_string(row->row->value.text)
+                            : json_real(row->measured));
+    json_object_set_new(object, "predicted",
+                        !predicted ? json_null()
+                        : verdict  ? json_boolean(row->predicted != 0)
+                                   : json_real(row->predicted));
+    json_object_set_new(object, "error_pct", predicted ? json_real(row->error_pct) : json_null());
+    if (predicted)
+        json_object_set_new(object, "fits", json_boolean(row->fits));
+    json_object_set_new(object, "status", json_string(validate_status_name(row->status)));
+    if (row->reason[0] != '\0')
+        json_object_set_new(object, "reason", json_string(row->reason));
+    return object;
+}
+
+static int print_json(const struct validation *validation)
+{
+    json_t *root = json_object(), *tables = json_array(), *rows = json_array();
+
+    for (size_t i = 0; i < validation->table_count; i++)
+        json_array_append_new(tables, figures_json(&validation->tables[i]));
+    for (size_t i = 0; i < validation->row_count; i++)
+        json_array_append_new(rows, row_json(&validation->rows[i]));
+    json_object_set_new(root, "tables", tables);
+    json_object_set_new(root, "total", figures_json(&validation->total));
+    json_object_set_new(root, "memory", figures_json(&validation->memory));
+    json_object_set_new(root, "verdicts",
+                        json_pack("{s:I, s:I}", "n", (json_int_t)validation->verdicts, "wrong",
+                                  (json_int_t)validation->wrong_verdicts));
+    json_object_set_new(root, "rows", rows);
+    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
+    putchar('\n');
+    json_decref(root);
+    return CLI_OK;
+}
+
+/* ---- running ---- */
+
+struct traces {
+    struct trace *entries;
+    size_t count;
+};
+
+static int load(const char *path, struct traces *traces, struct error *err)
+{
+    struct trace_files files = {0};
+    int status = trace_find_files(path, &files, err);
+
+    for (size_t i = 0; i < files.count && status == 0; i++) {
+        struct trace *grown = realloc(traces->entries, (traces->count + 1) * sizeof *grown);
+
+        if (grown == NULL) {
+            status = error_set(err, ERROR_MEMORY, "no memory for %s", files.paths[i]);
+            break;
+        }
+        traces->entries = grown;
+        grown[traces->count] = (struct trace){.count = 0};
+        status = trace_load_file(files.paths[i], &grown[traces->count], err);
+        traces->count += status == 0;
+    }
+    trace_files_close(&files);
+    return status;
+}
+
+static int run(const struct traces *traces, const struct options *options, struct error *err)
+{
+    struct validation validation;
+    struct machine *machine = NULL;
+
+    if (options->profile != NULL) {
+        machine = machine_open(options->profile, NULL, err);
+        if (machine == NULL)
+            return -1;
+    }
+    if (validate_rows(traces->entries, traces->count, machine, &validation, err) != 0) {
+        machine_free(machine);
+        return -1;
+    }
+    if (options->json)
+        print_json(&validation);
+    else
+        print_text(&validation, options);
+    validation_close(&validation);
+    machine_free(machine);
+    return 0;
+}
+
+int cli_validate(int argc, char **argv)
+{
+    struct options options;
+    struct traces traces = {0};
+    struct error err = {0};
+    int status = parse(argc, argv, &options);
+
+    if (status != CLI_OK)
+        return status < 0 ? CLI_OK : status;
+    status = 0;
+    for (int i = optind; i < argc && status == 0; i++)
+        status = load(argv[i], &traces, &err);
+    if (status == 0)
+        status = run(&traces, &options, &err);
+    for (size_t i = 0; i < traces.count; i++)
+        trace_close(&traces.entries[i]);
+    free(traces.entries);
+    return status == 0 ? CLI_OK : cli_fail(&err);
+}

@@ -1,0 +1,200 @@
+#include "sim/cost.h"
+
+#include <math.h>
+
+double cost_row_ratio(const struct machine_link *link, double row_bytes)
+{
+    double packets, whole;
+
+    if (row_bytes <= 0 || link->packet_bytes <= 0)
+        return 1;
+    packets = ceil(row_bytes / link->packet_bytes);
+    whole = link->packet_bytes / (link->packet_bytes + link->packet_overhead_bytes);
+    return fmin(1, row_bytes / (row_bytes + packets * link->packet_overhead_bytes) / whole);
+}
+
+/* Source: ggml/src/ggml-cuda/mmvq.cu, get_mmvq_mmid_max_batch and its dense twin. */
+uint32_t cost_matvec_limit(int compute_capability, enum tensor_type type)
+{
+    if (compute_capability == 89) {
+        switch (type) {
+        case TENSOR_TYPE_Q2_K:
+            return 4;
+        case TENSOR_TYPE_Q3_K:
+            return 6;
+        case TENSOR_TYPE_Q4_K:
+        case TENSOR_TYPE_Q5_K:
+            return 7;
+        default:
+            return 8;
+        }
+    }
+    if (compute_capability == 120) {
+        switch (type) {
+        case TENSOR_TYPE_Q2_K:
+        case TENSOR_TYPE_Q3_K:
+        case TENSOR_TYPE_Q4_K:
+        case TENSOR_TYPE_Q5_K:
+            return 5;
+        case TENSOR_TYPE_Q6_K:
+            return 7;
+        default:
+            return 8;
+        }
+    }
+    return 8;
+}
+
+struct rates {
+    const struct machine_family *family;
+    double bytes_per_s; /* a streaming kernel */
+    double fp32_per_s, fp16_per_s, int8_per_s;
+    double sm_clock; /* multiprocessor clocks per second, all together */
+};
+
+static struct rates rates_of(const struct machine *machine, const struct machine_device *device)
+{
+    const struct machine_family *family = &machine->families[device->family];
+
+    return (struct rates){.family = family,
+                          .bytes_per_s = device->memory_gbs * 1e9 * family->memory_ratio,
+                          .fp32_per_s = device->fp32_tflops * 1e12,
+                          .fp16_per_s = device->fp16_tflops * 1e12,
+                          .int8_per_s = device->int8_tops * 1e12,
+                          .sm_clock = device->sm_count * device->clock_ghz * 1e9};
+}
+
+/* Columns that a matrix-matrix kernel computes for `tokens`: the fewest tiles of at most
+ * 128 columns, all of one width, a multiple of 8. Source: ggml-cuda/mmq.cuh. */
+static double tiled_columns(uint32_t tokens)
+{
+    uint32_t tiles = (tokens + 127) / 128;
+    uint32_t width = (tokens + tiles - 1) / tiles;
+
+    return (double)tiles * ((width + 7) / 8 * 8);
+}
+
+static double matvec_s(const struct rates *rates, const struct program_task *task, double bytes)
+{
+    enum machine_weight_class class = machine_weight_class_of(task->type);
+    double weights = (double)task->rows * (double)task->columns * task->experts;
+
+    return fmax(bytes / rates->bytes_per_s,
+                weights / (rates->sm_clock * rates->family->matvec_rate[class]));
+}
+
+/* Experts get their rows by chance: each has a share of the tokens, in tiles of its own. */
+static double matmul_columns(const struct program_task *task)
+{
+    if (task->kind != TASK_EXPERTS)
+        return tiled_columns(task->tokens);
+    return task->experts *
+           tiled_columns((uint32_t)ceil(
+               task->flops / (2.0 * (double)task->rows * (double)task->columns * task->experts)));
+}
+
+static double matmul_s(const struct rates *rates, const struct program_task *task, double bytes)
+{
+    enum machine_weight_class class = machine_weight_class_of(task->type);
+    bool floating = class == MACHINE_WEIGHT_FLOAT;
+    double rate =
+        (floating ? rates->fp16_per_s : rates->int8_per_s) * rates->family->matmul_ratio[class];
+    double rows = floating ? (double)task->rows : ceil((double)task->rows / 128) * 128;
+    double operations = 2 * rows * (double)task->columns * matmul_columns(task);
+
+    return fmax(operations / rate, bytes / rates->bytes_per_s);
+}
+
+static double product_s(const struct rates *rates, const struct machine_device *device,
+                        const struct program_task *task, double bytes)
+{
+    uint32_t limit = tensor_type_info(task->type)->quantised
+                         ? cost_matvec_limit(device->compute_capability, task->type)
+                         : 3;
+
+    return task->tokens <= limit ? matvec_s(rates, task, bytes) : matmul_s(rates, task, bytes);
+}
+
+/* Query heads of a K/V head share a tile of 1, 2, 4 or 8 columns; the rest of it is waste. */
+static double tile_waste(const struct program_task *task)
+{
+    double group = task->kv_heads > 0 ? (double)task->heads / task->kv_heads : 1;
+    double tile = group > 4 ? 8 : group > 2 ? 4 : group > 1 ? 2 : 1;
+
+    return tile / fmin(group, tile);
+}
+
+static bool uses_vector_kernel(const struct machine_device *device, const struct program_task *task,
+                               double cells)
+{
+    bool quantised = tensor_type_info(task->cache_type)->quantised;
+    bool ada_or_newer = device->compute_capability >= 89;
+    double group = task->kv_heads > 0 ? (double)task->heads / task->kv_heads : 1;
+
+    if (!device->has_fp16_tensor_cores)
+        return true;
+    if (task->head_dim > 256)
+        return false;
+    if (quantised)
+        return task->tokens <= (ada_or_newer ? 2u : 1u);
+    if (task->tokens != 1)
+        return false;
+    return ada_or_newer ? !(group > 4 && cells >= 8192) : group < 2;
+}
+
+/* Source of the choice of kernel: ggml-cuda/fattn.cu. The tensor-core kernel works on
+ * f16: a quantised window is converted in full first, written and read again. */
+static double attention_s(const struct rates *rates, const struct machine_device *device,
+                          const struct program_task *task, double cells, double bytes)
+{
+    double flops = task->flops + cells * task->flops_per_cell;
+    double rate;
+
+    if (uses_vector_kernel(device, task, cells))
+        return fmax(flops / (rates->fp32_per_s * rates->family->attn_vec_ratio),
+                    bytes / rates->bytes_per_s);
+    if (tensor_type_info(task->cache_type)->quantised)
+        bytes += cells * 2 * 2 * 2.0 * task->kv_heads * task->head_dim;
+    rate = rates->fp16_per_s *
+           (task->tokens <= 8 ? rates->family->attn_one_ratio : rates->family->attn_mma_ratio);
+    return fmax(flops * tile_waste(task) / rate, bytes / rates->bytes_per_s);
+}
+
+/* The state is copied out of the cache, read, and written back: four transfers, of which a
+ * second-level cache that holds the copy keeps two. In prefill each head runs through the
+ * tokens one by one: waves of blocks (a quarter of the state's columns each, 128 threads,
+ * 1536 threads a multiprocessor) times tokens times the latency of a step. */
+static double delta_net_s(const struct rates *rates, const struct machine_device *device,
+                          const struct program_task *task, double bytes)
+{
+    double blocks = task->heads * task->head_dim / 4.0;
+    double waves = ceil(blocks * 128 / (device->sm_count * 1536.0));
+    double transfers = (double)device->l2_bytes >= 2 * task->state_bytes ? 2 : 4;
+
+    return fmax((bytes + transfers * task->state_bytes) / rates->bytes_per_s,
+                waves * task->tokens * rates->family->gdn_step_s);
+}
+
+double cost_kernel_s(const struct machine *machine, const struct machine_device *device,
+                     const struct program_task *task, double cells)
+{
+    struct rates rates = rates_of(machine, device);
+    double bytes = task->bytes + cells * task->bytes_per_cell;
+    double body_s;
+
+    switch (task->kind) {
+    case TASK_MATMUL:
+    case TASK_EXPERTS:
+        body_s = product_s(&rates, device, task, bytes);
+        break;
+    case TASK_ATTENTION:
+        body_s = attention_s(&rates, device, task, cells, bytes);
+        break;
+    case TASK_DELTA_NET:
+        body_s = delta_net_s(&rates, device, task, bytes);
+        break;
+    default:
+        body_s = bytes / rates.bytes_per_s;
+    }
+    return task->kernels * rates.family->kernel_s + task->input_bytes / rates.bytes_per_s + body_s;
+}

@@ -1,0 +1,409 @@
+/* The kernels of a layer, in the order of llama.cpp's graphs (docs/time-model.md
+ * lists them with their sources). Work is what the device's slice needs. */
+#include <string.h>
+
+#include "sim/lower_private.h"
+
+static const struct model_tensor *find(const struct lowering *lowering, int layer,
+                                       enum tensor_role role)
+{
+    return model_find_tensor(lowering->model, layer, role);
+}
+
+static struct program_task kernel_task(enum task_kind kind, uint32_t kernels)
+{
+    return (struct program_task){
+        .kind = kind, .tensor = -1, .kernels = kernels, .experts = 1, .tokens = 1};
+}
+
+/* Activations are quantised by a kernel of their own before each product, never shared:
+ * f32 in, q8_1 out (36 bytes for 32 values). */
+static double quantising_bytes(enum tensor_type type, double values)
+{
+    return tensor_type_info(type)->quantised ? (4 + 36 / 32.0) * values : 0;
+}
+
+/* A product with rows x columns of a weight; nothing where the slice is empty. */
+static void matmul(struct lowering *lowering, uint32_t d, int layer,
+                   const struct model_tensor *weight, struct program_slice slice, uint64_t rows,
+                   uint64_t columns, uint32_t tokens, uint32_t kernels)
+{
+    struct program_task task = kernel_task(TASK_MATMUL, kernels);
+
+    if (weight == NULL || rows == 0 || columns == 0 || tokens == 0)
+        return;
+    task.tensor = (int32_t)(weight - lowering->model->tensors);
+    task.slice = slice;
+    task.type = weight->type;
+    task.rows = rows;
+    task.columns = columns;
+    task.tokens = tokens;
+    task.flops = 2.0 * (double)rows * (double)columns * tokens;
+    task.bytes = (double)rows * (double)tensor_type_row_bytes(weight->type, columns) +
+                 4.0 * (double)rows * tokens;
+    task.input_bytes = quantising_bytes(weight->type, (double)columns * tokens);
+    lower_kernel(lowering, d, layer, task);
+}
+
+/* An element-wise kernel that moves `bytes` through device memory. */
+static void elementwise(struct lowering *lowering, uint32_t d, int layer, enum task_kind kind,
+                        double bytes, uint32_t kernels)
+{
+    struct program_task task = kernel_task(kind, kernels);
+
+    task.bytes = bytes;
+    task.tokens = lowering->step.tokens;
+    lower_kernel(lowering, d, layer, task);
+}
+
+/* Where device `d`'s part begins when parts are laid out in rotated device order. */
+static uint64_t first_of(const struct share_slices *slices, const uint32_t *parts, uint32_t count,
+                         uint32_t d)
+{
+    uint64_t first = 0;
+
+    for (uint32_t j = 0; j < count; j++) {
+        uint32_t device = (j + slices->rotation) % count;
+
+        if (device == d)
+            break;
+        first += parts[device];
+    }
+    return first;
+}
+
+static uint64_t first_of_wide(const struct share_slices *slices, const uint64_t *parts,
+                              uint32_t count, uint32_t d)
+{
+    uint64_t first = 0;
+
+    for (uint32_t j = 0; j < count; j++) {
+        uint32_t device = (j + slices->rotation) % count;
+
+        if (device == d)
+            break;
+        first += parts[device];
+    }
+    return first;
+}
+
+static struct program_slice rows_of(uint64_t first, uint64_t count)
+{
+    return (struct program_slice){.axis = 1, .segments = 1, .first = first, .count = count};
+}
+
+static struct program_slice columns_of(uint64_t first, uint64_t count)
+{
+    return (struct program_slice){.axis = 0, .segments = 1, .first = first, .count = count};
+}
+
+static void norm(struct lowering *lowering, uint32_t layer, uint32_t d, bool after_add)
+{
+    double row = 4.0 * lowering->model->n_embd * lowering->step.tokens;
+
+    /* The add before is a kernel of its own unless it is fused into a one-column product. */
+    elementwise(lowering, d, (int)layer, TASK_NORM, after_add ? 5 * row : 2 * row,
+                after_add ? 2 : 1);
+}
+
+/* ---- softmax attention ---- */
+
+static void attention_head(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+    uint32_t count = placement->device_count, tokens = lowering->step.tokens;
+    uint64_t q_first = first_of(slices, slices->q_heads, count, d);
+    uint64_t kv_first = first_of(slices, slices->kv_heads, count, d);
+    uint64_t q_rows = (uint64_t)slices->q_heads[d] * l->head_dim_k * (l->q_gated ? 2 : 1);
+    uint64_t k_rows = (uint64_t)slices->kv_heads[d] * l->head_dim_k;
+    uint64_t v_rows = (uint64_t)slices->kv_heads[d] * l->head_dim_v;
+    uint64_t columns = lowering->model->n_embd;
+    bool quantised = tensor_type_info(placement->plan.type_k)->quantised;
+
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_Q),
+           rows_of(q_first * l->head_dim_k * (l->q_gated ? 2 : 1), q_rows), q_rows, columns, tokens,
+           2);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_K),
+           rows_of(kv_first * l->head_dim_k, k_rows), k_rows, columns, tokens, 2);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_V),
+           rows_of(kv_first * l->head_dim_v, v_rows), v_rows, columns, tokens, 2);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_GATE),
+           rows_of(q_first * l->head_dim_v, (uint64_t)slices->q_heads[d] * l->head_dim_v),
+           (uint64_t)slices->q_heads[d] * l->head_dim_v, columns, tokens, 2);
+    if (q_rows > 0)
+        elementwise(lowering, d, (int)layer, TASK_ROPE,
+                    8.0 * (double)(q_rows + k_rows + v_rows) * tokens,
+                    (l->q_gated ? 7u : 3u) + (quantised ? 3u : 0u));
+}
+
+static void attention(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+    struct program_task task = kernel_task(TASK_ATTENTION, 2);
+    uint64_t k_values, v_values;
+
+    placement_kv_row(placement, layer, d, &k_values, &v_values);
+    task.tokens = lowering->step.tokens;
+    task.heads = slices->q_heads[d];
+    task.kv_heads = slices->kv_heads[d];
+    task.head_dim = l->head_dim_k;
+    task.cache_type = placement->plan.type_k;
+    task.window = l->window > 0 ? PROGRAM_WINDOW_SLIDING : PROGRAM_WINDOW_BASE;
+    task.flops_per_cell = 2.0 * (l->head_dim_k + l->head_dim_v) * slices->q_heads[d] * task.tokens;
+    task.bytes_per_cell = (double)(tensor_type_row_bytes(placement->plan.type_k, k_values) +
+                                   tensor_type_row_bytes(placement->plan.type_v, v_values));
+    task.bytes = 8.0 * slices->q_heads[d] * l->head_dim_v * task.tokens;
+    if (task.heads > 0)
+        lower_kernel(lowering, d, (int)layer, task);
+}
+
+static void attention_tail(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+    const struct model_tensor *output = find(lowering, (int)layer, TENSOR_ROLE_ATTN_OUTPUT);
+    uint64_t columns = (uint64_t)slices->q_heads[d] * l->head_dim_v;
+    uint64_t first = first_of(slices, slices->q_heads, placement->device_count, d) * l->head_dim_v;
+
+    attention(lowering, layer, d);
+    if (l->mixer == MODEL_MIXER_MLA && output != NULL)
+        columns = output->ne[0] / l->n_head * slices->q_heads[d];
+    matmul(lowering, d, (int)layer, output, columns_of(first, columns), lowering->model->n_embd,
+           columns, lowering->step.tokens, 2);
+}
+
+/* ---- latent attention ---- */
+
+/* Whole, on one device: llama.cpp has no tensor split for it. */
+static void latent_head(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    static const enum tensor_role roles[] = {
+        TENSOR_ROLE_ATTN_Q,        TENSOR_ROLE_ATTN_Q_A, TENSOR_ROLE_ATTN_Q_B,
+        TENSOR_ROLE_ATTN_KV_A_MQA, TENSOR_ROLE_ATTN_K_B, TENSOR_ROLE_ATTN_V_B,
+    };
+
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        const struct model_tensor *weight = find(lowering, (int)layer, roles[i]);
+
+        if (weight != NULL)
+            matmul(lowering, d, (int)layer, weight, (struct program_slice){.axis = 1},
+                   weight->ne[1] * weight->ne[2], weight->ne[0], lowering->step.tokens, 2);
+    }
+    elementwise(lowering, d, (int)layer, TASK_ROPE,
+                8.0 * lowering->model->layers[layer].head_dim_k * lowering->step.tokens, 5);
+}
+
+/* ---- gated delta net ---- */
+
+static void delta_net_head(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+    uint32_t tokens = lowering->step.tokens, segments = 2 + l->gdn_v_heads / l->gdn_k_heads;
+    uint64_t key = (uint64_t)slices->gdn_k_heads[d] * l->gdn_state_dim;
+    uint64_t value = (uint64_t)slices->gdn_v_heads[d] * l->gdn_state_dim;
+    uint64_t first = first_of(slices, slices->gdn_k_heads, placement->device_count, d);
+    uint64_t columns = lowering->model->n_embd;
+    struct program_slice qkv = {
+        .axis = 1, .segments = (uint8_t)segments, .first = first * l->gdn_state_dim, .count = key};
+    struct program_slice values = qkv, heads = qkv;
+
+    values.segments = heads.segments = (uint8_t)(segments - 2);
+    heads.first = first;
+    heads.count = slices->gdn_k_heads[d];
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_QKV), qkv,
+           2 * key + value, columns, tokens, 2);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_GATE), values,
+           value, columns, tokens, 2);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_SSM_BETA), heads,
+           slices->gdn_v_heads[d], columns, tokens, 2);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_SSM_ALPHA), heads,
+           slices->gdn_v_heads[d], columns, tokens, 2);
+}
+
+static void delta_net_tail(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+    struct program_task task = kernel_task(TASK_DELTA_NET, 10);
+    double share = (double)slices->gdn_k_heads[d] / l->gdn_k_heads;
+    uint64_t value = (uint64_t)slices->gdn_v_heads[d] * l->gdn_state_dim;
+    uint64_t key = (uint64_t)slices->gdn_k_heads[d] * l->gdn_state_dim;
+
+    task.tokens = lowering->step.tokens;
+    task.heads = slices->gdn_v_heads[d];
+    task.head_dim = l->gdn_state_dim;
+    task.flops = 7.0 * (double)value * l->gdn_state_dim * task.tokens;
+    task.state_bytes =
+        4.0 * share * (double)(model_layer_recurrent_state(l) + model_layer_conv_state(l));
+    task.bytes = 24.0 * (double)(2 * key + 2 * value) * task.tokens;
+    if (task.heads > 0)
+        lower_kernel(lowering, d, (int)layer, task);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_SSM_OUT),
+           (struct program_slice){
+               .axis = 0,
+               .segments = (uint8_t)(l->gdn_v_heads / l->gdn_k_heads),
+               .first = first_of(slices, slices->gdn_k_heads, placement->device_count, d) *
+                        l->gdn_state_dim,
+               .count = key},
+           lowering->model->n_embd, value, task.tokens, 2);
+}
+
+void lower_mixer_head(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    norm(lowering, layer, d, layer > 0);
+    switch (lowering->model->layers[layer].mixer) {
+    case MODEL_MIXER_GATED_DELTA_NET:
+        delta_net_head(lowering, layer, d);
+        break;
+    case MODEL_MIXER_MLA:
+        latent_head(lowering, layer, d);
+        break;
+    default:
+        attention_head(lowering, layer, d);
+    }
+}
+
+void lower_mixer_tail(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    if (lowering->model->layers[layer].mixer == MODEL_MIXER_GATED_DELTA_NET)
+        delta_net_tail(lowering, layer, d);
+    else
+        attention_tail(lowering, layer, d);
+}
+
+/* ---- feed-forward ---- */
+
+/* gate, up, activation and down of width `width` (this device's part). At one token the
+ * two products and the activation are one kernel. */
+static void dense(struct lowering *lowering, uint32_t layer, uint32_t d,
+                  const enum tensor_role roles[3], uint64_t first, uint64_t width)
+{
+    uint32_t tokens = lowering->step.tokens;
+    uint64_t n_embd = lowering->model->n_embd;
+    bool fused = tokens == 1;
+
+    if (width == 0)
+        return;
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, roles[0]), rows_of(first, width),
+           width, n_embd, tokens, 2);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, roles[1]), rows_of(first, width),
+           width, n_embd, tokens, fused ? 0 : 2);
+    if (!fused)
+        elementwise(lowering, d, (int)layer, TASK_GLU, 12.0 * (double)width * tokens, 1);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, roles[2]), columns_of(first, width),
+           n_embd, width, tokens, 2);
+}
+
+/* Experts that a batch touches when the router chooses them evenly. */
+static double touched(const struct model_layer *l, uint32_t tokens)
+{
+    double missed = 1;
+
+    for (uint32_t t = 0; t < tokens && missed > 1e-9; t++)
+        missed *= 1 - (double)l->n_expert_used / l->n_expert;
+    return l->n_expert * (1 - missed);
+}
+
+static void expert_product(struct lowering *lowering, uint32_t layer, uint32_t d,
+                           const struct model_tensor *weight, struct program_slice slice,
+                           uint64_t rows, uint64_t columns)
+{
+    const struct model_layer *l = &lowering->model->layers[layer];
+    struct program_task task = kernel_task(TASK_EXPERTS, 2);
+
+    if (weight == NULL || rows == 0 || columns == 0)
+        return;
+    task.tensor = (int32_t)(weight - lowering->model->tensors);
+    task.slice = slice;
+    task.type = weight->type;
+    task.rows = rows;
+    task.columns = columns;
+    task.tokens = lowering->step.tokens;
+    task.experts = touched(l, task.tokens);
+    task.flops = 2.0 * (double)rows * (double)columns * task.tokens * l->n_expert_used;
+    task.bytes =
+        task.experts * (double)rows * (double)tensor_type_row_bytes(weight->type, columns) +
+        4.0 * (double)rows * task.tokens * l->n_expert_used;
+    task.input_bytes = quantising_bytes(weight->type, (double)columns * task.tokens);
+    lower_kernel(lowering, d, (int)layer, task);
+}
+
+static void experts(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+    const struct model_tensor *router = find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_INP);
+    uint64_t n_embd = lowering->model->n_embd, width = slices->n_ff_exp[d];
+    uint64_t first = first_of_wide(slices, slices->n_ff_exp, placement->device_count, d);
+    struct program_slice rows = rows_of(first, width), fused = rows;
+    double tokens = lowering->step.tokens;
+
+    fused.segments = 2;
+    matmul(lowering, d, (int)layer, router, (struct program_slice){.axis = 1}, l->n_expert, n_embd,
+           lowering->step.tokens, 1);
+    elementwise(lowering, d, (int)layer, TASK_ROUTER, 8.0 * l->n_expert * tokens,
+                lowering->step.tokens == 1 ? 1 : 3);
+    expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_EXPS), rows,
+                   width, n_embd);
+    expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_UP_EXPS), rows,
+                   width, n_embd);
+    expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_UP_EXPS),
+                   fused, 2 * width, n_embd);
+    if (width > 0)
+        elementwise(lowering, d, (int)layer, TASK_GLU,
+                    12.0 * (double)width * l->n_expert_used * tokens, 1);
+    expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_DOWN_EXPS),
+                   columns_of(first, width), n_embd, width);
+    elementwise(lowering, d, (int)layer, TASK_ADD,
+                4.0 * (double)n_embd * tokens * (2 * l->n_expert_used + 1), 2);
+}
+
+void lower_feed_forward(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    static const enum tensor_role plain[3] = {TENSOR_ROLE_FFN_GATE, TENSOR_ROLE_FFN_UP,
+                                              TENSOR_ROLE_FFN_DOWN};
+    static const enum tensor_role shared[3] = {TENSOR_ROLE_FFN_GATE_SHEXP, TENSOR_ROLE_FFN_UP_SHEXP,
+                                               TENSOR_ROLE_FFN_DOWN_SHEXP};
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+
+    norm(lowering, layer, d, true);
+    dense(lowering, layer, d, plain,
+          first_of_wide(slices, slices->n_ff, placement->device_count, d), slices->n_ff[d]);
+    if (l->n_expert > 0)
+        experts(lowering, layer, d);
+    dense(lowering, layer, d, shared, 0, l->n_ff_shexp); /* mirrored */
+}
+
+uint32_t lower_feed_forward_partials(const struct model_layer *layer, bool parallel_experts)
+{
+    return layer->n_expert > 0 && layer->n_ff > 0 && parallel_experts ? 2 : 1;
+}
+
+void lower_output_head(struct lowering *lowering, uint32_t d)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_tensor *output = find(lowering, -1, TENSOR_ROLE_OUTPUT);
+    uint64_t rows = placement->output_rows[d], first = 0;
+
+    if (rows == 0 || lowering->step.outputs == 0)
+        return;
+    if (output == NULL)
+        output = find(lowering, -1, TENSOR_ROLE_TOKEN_EMBD);
+    for (uint32_t e = 0; e < d; e++)
+        first += placement->output_rows[e];
+    elementwise(lowering, d, -1, TASK_NORM, 20.0 * lowering->model->n_embd * lowering->step.outputs,
+                2);
+    matmul(lowering, d, -1, output, rows_of(first % lowering->model->n_vocab, rows), rows,
+           lowering->model->n_embd, lowering->step.outputs, 2);
+}

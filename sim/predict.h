@@ -1,0 +1,41 @@
+/* Throughput of a workload under a placement: steps are simulated one after the
+ * other, with what one leaves unfinished going on in the next. */
+#ifndef SIM_PREDICT_H
+#define SIM_PREDICT_H
+
+#include "sim/timing.h"
+
+/* Which tool a workload imitates: they differ in when logits are wanted. */
+enum predict_tool {
+    PREDICT_LLAMA_BENCH,      /* logits at the end of each batch of -b tokens */
+    PREDICT_LLAMA_COMPLETION, /* logits at the end of the prompt */
+};
+
+struct predict_options {
+    enum predict_tool tool;
+    bool full_stepping; /* simulate every decode step, even when steps repeat exactly */
+};
+
+struct prediction {
+    double time_s;
+    uint32_t tokens;
+    double tokens_per_s;
+    struct timing_bound bound;
+    uint64_t steps, simulated_steps, tasks; /* tasks: simulated ones */
+};
+
+/**
+ * Processing `tokens` prompt tokens behind `depth` tokens that are in the cache.
+ *
+ * @return 0, or -1 with `err` set
+ */
+int predict_prompt(struct timing *timing, const struct placement *placement, uint32_t depth,
+                   uint32_t tokens, struct predict_options options, struct prediction *prediction,
+                   struct error *err);
+
+/** Generating `tokens` tokens, one a step, behind `depth` tokens. */
+int predict_generation(struct timing *timing, const struct placement *placement, uint32_t depth,
+                       uint32_t tokens, struct predict_options options,
+                       struct prediction *prediction, struct error *err);
+
+#endif

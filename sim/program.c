@@ -1,0 +1,173 @@
+#include "sim/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    enum task_class class;
+} kinds[TASK_KIND_COUNT] = {
+#define TASK_KIND_ROW(kind, name, class) [TASK_##kind] = {name, TASK_CLASS_##class},
+    TASK_KINDS(TASK_KIND_ROW)
+#undef TASK_KIND_ROW
+};
+
+const char *program_task_name(enum task_kind kind)
+{
+    return kinds[kind].name;
+}
+
+enum task_class program_task_class(enum task_kind kind)
+{
+    return kinds[kind].class;
+}
+
+void program_free(struct program *program)
+{
+    if (program == NULL)
+        return;
+    free(program->tasks);
+    free(program->dependencies);
+    free(program);
+}
+
+static uint32_t pad256(uint64_t n)
+{
+    return (uint32_t)((n + 255) / 256 * 256);
+}
+
+uint32_t program_sliding_cache_cells(const struct placement *placement, uint32_t window)
+{
+    uint32_t cells = window + placement->plan.n_ubatch;
+
+    return pad256(cells < placement->n_ctx ? cells : placement->n_ctx);
+}
+
+static uint32_t used_window(uint32_t cells, uint32_t used)
+{
+    uint32_t padded = used > 256 ? pad256(used) : 256;
+
+    return padded < cells ? padded : cells;
+}
+
+struct program_cells program_cells_at(const struct placement *placement, uint32_t used)
+{
+    struct program_cells cells = {.base = used_window(placement->n_ctx, used)};
+
+    for (uint32_t layer = 0; layer < placement->model->n_layer; layer++) {
+        uint32_t window = placement->model->layers[layer].window;
+
+        if (window > 0) {
+            cells.sliding = used_window(program_sliding_cache_cells(placement, window), used);
+            break;
+        }
+    }
+    return cells;
+}
+
+/* ---- printing ---- */
+
+static void print_queues(const struct program_task *task, const struct placement *placement,
+                         FILE *out)
+{
+    enum task_class class = program_task_class(task->kind);
+    char text[64];
+    const char *device = "";
+
+    if (task->device >= 0)
+        device = placement->machine->devices[placement->devices[task->device]].name;
+    if (class == TASK_CLASS_HOST)
+        snprintf(text, sizeof text, "host");
+    else if (class == TASK_CLASS_COLLECTIVE)
+        snprintf(text, sizeof text, "all devices");
+    else if (class == TASK_CLASS_COPY &&
+             task->queues >> program_queue_copy_in((uint32_t)task->device) & 1)
+        snprintf(text, sizeof text, "%s copy in", device);
+    else if (class == TASK_CLASS_COPY &&
+             task->queues >> program_queue_copy_out((uint32_t)task->device) & 1)
+        snprintf(text, sizeof text, "%s copy out", device);
+    else
+        snprintf(text, sizeof text, "%s", device);
+    fprintf(out, "%-15s", text);
+}
+
+static void print_what(const struct program_task *task, const struct placement *placement,
+                       FILE *out)
+{
+    char text[96];
+    int length = snprintf(text, sizeof text, "%s", program_task_name(task->kind));
+
+    if (task->part != 0)
+        length += snprintf(text + length, sizeof text - (size_t)length, " %c", task->part);
+    if (task->tensor >= 0)
+        length += snprintf(text + length, sizeof text - (size_t)length, " %s",
+                           placement->model->tensors[task->tensor].name);
+    else if (task->layer >= 0)
+        length += snprintf(text + length, sizeof text - (size_t)length, " blk.%d", task->layer);
+    if (task->kind == TASK_PEER)
+        snprintf(text + length, sizeof text - (size_t)length, " to %s",
+                 placement->machine->devices[placement->devices[task->peer]].name);
+    fprintf(out, " %-34s", text);
+}
+
+static void print_work(const struct program_task *task, struct program_cells cells, FILE *out)
+{
+    double n = program_task_cells(task, cells);
+    double bytes = task->bytes + n * task->bytes_per_cell;
+    double flops = task->flops + n * task->flops_per_cell;
+
+    if (bytes > 0)
+        fprintf(out, "%10.3f MB", bytes / 1e6);
+    else
+        fprintf(out, "%13s", "");
+    if (flops > 0)
+        fprintf(out, " %10.4f GFLOP", flops / 1e9);
+    else
+        fprintf(out, "%17s", "");
+}
+
+static void print_operands(const struct program_task *task, const struct placement *placement,
+                           FILE *out)
+{
+    if (task->tensor >= 0) {
+        fprintf(out, "  %s %llux%llu x %u", tensor_type_info(task->type)->name,
+                (unsigned long long)task->rows, (unsigned long long)task->columns, task->tokens);
+        if (task->slice.count > 0 && placement->plan.split == PLAN_SPLIT_TENSOR)
+            fprintf(out, ", %s %llu+%llu%s", task->slice.axis == 1 ? "rows" : "columns",
+                    (unsigned long long)task->slice.first, (unsigned long long)task->slice.count,
+                    task->slice.segments > 1 ? " of each segment" : "");
+        if (task->kind == TASK_EXPERTS)
+            fprintf(out, ", %.1f experts", task->experts);
+    }
+    if (task->kind == TASK_ATTENTION)
+        fprintf(out, "  %u:%u heads of %u, %s", task->heads, task->kv_heads, task->head_dim,
+                tensor_type_info(task->cache_type)->name);
+    if (task->row_bytes > 0)
+        fprintf(out, "  rows of %.0f B", task->row_bytes);
+    if (task->pageable)
+        fprintf(out, "  pageable");
+    if (task->blocking)
+        fprintf(out, "  host waits");
+}
+
+void program_print(const struct program *program, struct program_cells cells, FILE *out)
+{
+    fprintf(out, "# %u tokens, %u rows of logits, window %u cells", program->tokens,
+            program->outputs, cells.base);
+    if (cells.sliding > 0)
+        fprintf(out, " (sliding %u)", cells.sliding);
+    fprintf(out, ", %zu tasks\n", program->task_count);
+    for (size_t i = 0; i < program->task_count; i++) {
+        const struct program_task *task = &program->tasks[i];
+
+        fprintf(out, "%5zu ", i);
+        print_queues(task, program->placement, out);
+        print_what(task, program->placement, out);
+        print_work(task, cells, out);
+        print_operands(task, program->placement, out);
+        for (uint32_t d = 0; d < task->dependency_count; d++)
+            fprintf(out, "%s%u", d == 0 ? "  after " : ",",
+                    program->dependencies[task->dependency_first + d]);
+        fputc('\n', out);
+    }
+}

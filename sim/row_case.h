@@ -1,0 +1,66 @@
+/* A measured row as something to predict: which model, machine, plan and
+ * workload it stands for, and the prediction of its value. */
+#ifndef SIM_ROW_CASE_H
+#define SIM_ROW_CASE_H
+
+#include "sim/memory.h"
+#include "sim/predict.h"
+#include "sim/trace.h"
+
+enum row_metric {
+    ROW_PP,    /* prompt tokens per second */
+    ROW_TG,    /* generated tokens per second */
+    ROW_VRAM,  /* MiB in use on one device */
+    ROW_FITS,  /* whether the plan fits */
+    ROW_OTHER, /* not predicted */
+};
+
+struct row_case {
+    const struct trace_row *row; /* borrowed */
+    enum row_metric metric;
+    char model_spec[128];        /* "qwen3.8-27b:UD-Q5_K_M" */
+    char machine_name[128], variant[16];
+    bool composed;               /* the machine is given by its GPUs */
+    struct plan plan;
+    enum predict_tool tool;
+    uint32_t n_prompt, n_gen, n_depth; /* n_depth: where the timed part starts */
+    uint32_t context_needed;
+    int device;                  /* ROW_VRAM: device of the machine */
+};
+
+/**
+ * Reads what a row stands for.
+ *
+ * @return 0; 1 when the row cannot be predicted, with the reason in `reason`
+ */
+int row_case_read(const struct trace_row *row, struct row_case *c, char *reason,
+                  size_t reason_size);
+
+/** Opens the row's machine. @return a machine for machine_free(), or NULL with `err` set */
+struct machine *row_case_machine(const struct row_case *c, struct error *err);
+
+struct row_value {
+    double value; /* t/s, MiB, or 0 and 1 for ROW_FITS */
+    struct memory_account memory;
+    bool fits;
+    struct prediction prediction; /* ROW_PP and ROW_TG */
+};
+
+/**
+ * Predicts the value of a row on a machine.
+ *
+ * @return 0, or -1 with `err` set (ERROR_USAGE: the plan cannot be)
+ */
+int row_case_predict(const struct row_case *c, const struct model *model,
+                     const struct machine *machine, struct row_value *value, struct error *err);
+
+/**
+ * Text that is equal for rows with the same configuration after all rounding and
+ * choosing, whatever words they use for it.
+ *
+ * @return 0, or -1 with `err` set
+ */
+int row_case_key(const struct row_case *c, const struct model *model,
+                 const struct machine *machine, char *text, size_t size, struct error *err);
+
+#endif

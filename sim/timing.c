@@ -1,0 +1,410 @@
+#include "sim/timing.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/cost.h"
+
+/* Engine links: three a machine link. */
+enum { LINK_DOWN, LINK_UP, LINK_DUPLEX, LINK_PARTS };
+
+/* Routes of a device to and from the host. */
+enum { ROUTE_IN, ROUTE_OUT, ROUTE_IN_PAGEABLE, ROUTE_OUT_PAGEABLE, ROUTES_PER_DEVICE };
+
+struct timing {
+    const struct placement *placement;
+    struct engine *engine;
+    struct engine_route *routes;
+    size_t route_count;
+    size_t peer_first, collective;                               /* route numbers */
+    double device_latency_s[MACHINE_DEVICES_MAX];                /* of the way to the host */
+    const struct machine_link *device_link[MACHINE_DEVICES_MAX]; /* the one at the device */
+};
+
+/* ---- routes ---- */
+
+static const struct machine_device *device_of(const struct placement *placement, uint32_t d)
+{
+    return &placement->machine->devices[placement->devices[d]];
+}
+
+static void cross(struct engine_route *route, uint32_t link, double weight)
+{
+    for (uint32_t i = 0; i < route->link_count; i++) {
+        if (route->links[i] == link) {
+            route->weights[i] += weight;
+            return;
+        }
+    }
+    assert(route->link_count < ENGINE_ROUTE_LINKS_MAX);
+    route->links[route->link_count] = (uint16_t)link;
+    route->weights[route->link_count++] = weight;
+}
+
+/* Adds the way from one node to another; returns its latency, or below 0 without a way. */
+static double cross_way(const struct machine *machine, struct engine_route *route, uint32_t from,
+                        uint32_t to)
+{
+    uint32_t links[MACHINE_NODES_MAX];
+    bool down[MACHINE_NODES_MAX];
+    int count = machine_route(machine, from, to, links, down);
+    double latency_s = 0;
+
+    for (int i = 0; i < count; i++) {
+        cross(route, LINK_PARTS * links[i] + (down[i] ? LINK_DOWN : LINK_UP), 1);
+        cross(route, LINK_PARTS * links[i] + LINK_DUPLEX, 1);
+        latency_s += machine->links[links[i]].latency_s;
+    }
+    return count < 0 ? -1 : latency_s;
+}
+
+static int route_device(struct timing *timing, uint32_t d, struct error *err)
+{
+    const struct machine *machine = timing->placement->machine;
+    const struct machine_device *device = device_of(timing->placement, d);
+    struct engine_route *in = &timing->routes[d * ROUTES_PER_DEVICE + ROUTE_IN];
+    struct engine_route *out = &timing->routes[d * ROUTES_PER_DEVICE + ROUTE_OUT];
+    double latency_s = cross_way(machine, in, 0, device->node);
+
+    if (latency_s < 0)
+        return error_set(err, ERROR_INPUT, "%s has no way to the host in %s", device->name,
+                         machine->name);
+    cross_way(machine, out, device->node, 0);
+    timing->device_latency_s[d] = latency_s;
+    for (uint32_t l = 0; l < machine->link_count; l++)
+        if (machine->links[l].to == device->node || machine->links[l].from == device->node)
+            timing->device_link[d] = &machine->links[l];
+    in[ROUTE_IN_PAGEABLE - ROUTE_IN] = *in;
+    out[ROUTE_OUT_PAGEABLE - ROUTE_OUT] = *out;
+    in[ROUTE_IN_PAGEABLE - ROUTE_IN].limit_gbs = timing->device_link[d]->pageable_gbs;
+    out[ROUTE_OUT_PAGEABLE - ROUTE_OUT].limit_gbs = timing->device_link[d]->pageable_gbs;
+    return 0;
+}
+
+/* The ring of an all-reduce: every device sends to the next. Source of the volume:
+ * nccl-tests, doc/PERFORMANCE.md; each link direction carries 2 (n - 1) / n of the payload. */
+static void route_collective(struct timing *timing)
+{
+    const struct placement *placement = timing->placement;
+    uint32_t count = placement->device_count;
+    struct engine_route *ring = &timing->routes[timing->collective];
+
+    for (uint32_t d = 0; d < count && count > 1; d++)
+        cross_way(placement->machine, ring, device_of(placement, d)->node,
+                  device_of(placement, (d + 1) % count)->node);
+}
+
+static int make_routes(struct timing *timing, struct error *err)
+{
+    const struct placement *placement = timing->placement;
+    uint32_t count = placement->device_count;
+
+    timing->peer_first = (size_t)count * ROUTES_PER_DEVICE;
+    timing->collective = timing->peer_first + (size_t)count * count;
+    timing->route_count = timing->collective + 1;
+    timing->routes = calloc(timing->route_count, sizeof *timing->routes);
+    if (timing->routes == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for %zu routes", timing->route_count);
+    for (uint32_t d = 0; d < count; d++) {
+        if (route_device(timing, d, err) != 0)
+            return -1;
+        for (uint32_t e = 0; e < count; e++)
+            if (e != d)
+                cross_way(placement->machine, &timing->routes[timing->peer_first + d * count + e],
+                          device_of(placement, d)->node, device_of(placement, e)->node);
+    }
+    route_collective(timing);
+    /* A route that nothing takes (a device to itself) still has to be one. */
+    for (size_t r = 0; r < timing->route_count; r++)
+        if (timing->routes[r].link_count == 0)
+            timing->routes[r].limit_gbs = 1;
+    return 0;
+}
+
+struct timing *timing_new(const struct placement *placement, struct error *err)
+{
+    const struct machine *machine = placement->machine;
+    struct timing *timing = calloc(1, sizeof *timing);
+    double gbs[LINK_PARTS * MACHINE_LINKS_MAX];
+
+    if (timing == NULL) {
+        error_set(err, ERROR_MEMORY, "no memory for timing");
+        return NULL;
+    }
+    timing->placement = placement;
+    for (uint32_t l = 0; l < machine->link_count; l++) {
+        gbs[LINK_PARTS * l + LINK_DOWN] = machine->links[l].down_gbs;
+        gbs[LINK_PARTS * l + LINK_UP] = machine->links[l].up_gbs;
+        gbs[LINK_PARTS * l + LINK_DUPLEX] = machine->links[l].duplex_gbs;
+    }
+    if (make_routes(timing, err) != 0)
+        goto failed;
+    timing->engine = engine_new(gbs, (size_t)LINK_PARTS * machine->link_count, timing->routes,
+                                timing->route_count, err);
+    if (timing->engine == NULL)
+        goto failed;
+    return timing;
+
+failed:
+    timing_free(timing);
+    return NULL;
+}
+
+void timing_free(struct timing *timing)
+{
+    if (timing == NULL)
+        return;
+    engine_free(timing->engine);
+    free(timing->routes);
+    free(timing);
+}
+
+struct engine *timing_engine(struct timing *timing)
+{
+    return timing->engine;
+}
+
+/* ---- tasks ---- */
+
+double timing_flow_bytes(const struct timing *timing, const struct program_task *task, double bytes)
+{
+    const struct machine *machine = timing->placement->machine;
+    uint32_t count = timing->placement->device_count;
+
+    if (task->kind == TASK_ALL_REDUCE)
+        return bytes * 2 * (count - 1) / count / machine->collective.ratio;
+    return bytes / cost_row_ratio(timing->device_link[task->device], task->row_bytes);
+}
+
+static uint16_t route_of(const struct timing *timing, const struct program_task *task)
+{
+    size_t device = (size_t)task->device * ROUTES_PER_DEVICE;
+
+    switch (task->kind) {
+    case TASK_ALL_REDUCE:
+        return (uint16_t)timing->collective;
+    case TASK_PEER:
+        return (uint16_t)(timing->peer_first +
+                          (size_t)task->device * timing->placement->device_count +
+                          (size_t)task->peer);
+    case TASK_KV_ROWS:
+    case TASK_STATE_OUT:
+    case TASK_LOGITS:
+        return (uint16_t)(device + (task->pageable ? ROUTE_OUT_PAGEABLE : ROUTE_OUT));
+    default:
+        return (uint16_t)(device + (task->pageable ? ROUTE_IN_PAGEABLE : ROUTE_IN));
+    }
+}
+
+/* What the host thread pays to issue a task. */
+static double issue_s(const struct machine_host *host, const struct program_task *task,
+                      double bytes)
+{
+    switch (task->kind) {
+    case TASK_BUILD:
+        return task->launches * host->build_s;
+    case TASK_SPLIT:
+        return task->launches * host->split_s;
+    case TASK_SYNC:
+        return task->launches * host->sync_s;
+    case TASK_ALL_REDUCE:
+        return task->launches * host->collective_issue_s;
+    case TASK_MASK:
+    case TASK_EMBED:
+    case TASK_KV_STORE:
+    case TASK_HOST_STATE:
+        return bytes / (host->thread_gbs * 1e9);
+    default:
+        return task->launches *
+               (program_task_class(task->kind) == TASK_CLASS_KERNEL || !task->blocking
+                    ? host->launch_s
+                    : host->copy_s);
+    }
+}
+
+/* Members convert the payload to bf16 and back: four bytes in, two out, and the reverse. */
+static double collective_work_s(const struct timing *timing, const struct program_task *task)
+{
+    const struct placement *placement = timing->placement;
+    double slowest_s = 0;
+
+    for (uint32_t d = 0; task->kernels > 0 && d < placement->device_count; d++) {
+        struct program_task convert = {.kind = TASK_ADD, .kernels = 2, .bytes = task->bytes * 6};
+        double time_s = cost_kernel_s(placement->machine, device_of(placement, d), &convert, 0);
+
+        slowest_s = time_s > slowest_s ? time_s : slowest_s;
+    }
+    return placement->machine->collective.latency_s + slowest_s;
+}
+
+static void time_task(const struct timing *timing, const struct program_task *task,
+                      struct program_cells cells, struct engine_task *engine_task)
+{
+    const struct placement *placement = timing->placement;
+    double n = program_task_cells(task, cells);
+    double bytes = task->bytes + n * task->bytes_per_cell;
+
+    engine_task->issue_s = issue_s(&placement->machine->host, task, bytes);
+    switch (program_task_class(task->kind)) {
+    case TASK_CLASS_KERNEL:
+        engine_task->work_s = cost_kernel_s(placement->machine,
+                                            device_of(placement, (uint32_t)task->device), task, n);
+        break;
+    case TASK_CLASS_COPY:
+        engine_task->work_s = timing->device_latency_s[task->device];
+        if (task->row_bytes > 0)
+            engine_task->work_s +=
+                bytes / task->row_bytes * timing->device_link[task->device]->row_s;
+        engine_task->flow_bytes = timing_flow_bytes(timing, task, bytes);
+        break;
+    case TASK_CLASS_COLLECTIVE:
+        engine_task->work_s = collective_work_s(timing, task);
+        engine_task->flow_bytes = timing_flow_bytes(timing, task, bytes);
+        break;
+    default:
+        engine_task->work_s = 0;
+    }
+}
+
+static size_t count_windowed(const struct program *program, uint32_t *windowed)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < program->task_count; i++) {
+        if (program->tasks[i].window == PROGRAM_WINDOW_NONE)
+            continue;
+        if (windowed != NULL)
+            windowed[count] = (uint32_t)i;
+        count++;
+    }
+    return count;
+}
+
+static struct engine_schedule *make_schedule(const struct timing *timing,
+                                             const struct program *program,
+                                             struct program_cells cells, struct error *err)
+{
+    struct engine_task *tasks = calloc(program->task_count + 1, sizeof *tasks);
+    struct engine_schedule *schedule;
+
+    if (tasks == NULL) {
+        error_set(err, ERROR_MEMORY, "no memory for %zu tasks", program->task_count);
+        return NULL;
+    }
+    for (size_t i = 0; i < program->task_count; i++) {
+        const struct program_task *task = &program->tasks[i];
+        enum task_class class = program_task_class(task->kind);
+
+        tasks[i] = (struct engine_task){
+            .queues = task->queues,
+            .dependency_first = task->dependency_first,
+            .dependency_count = task->dependency_count,
+            .route = class == TASK_CLASS_COPY || class == TASK_CLASS_COLLECTIVE
+                         ? route_of(timing, task)
+                         : ENGINE_NO_ROUTE,
+            .blocking = task->blocking,
+        };
+        time_task(timing, task, cells, &tasks[i]);
+    }
+    schedule = engine_schedule_new(tasks, program->task_count, program->dependencies,
+                                   program->dependency_count, err);
+    free(tasks);
+    return schedule;
+}
+
+struct timed_program *timed_program_new(const struct timing *timing, struct program_step step,
+                                        struct program_cells cells, struct error *err)
+{
+    struct timed_program *timed = calloc(1, sizeof *timed);
+
+    if (timed == NULL) {
+        error_set(err, ERROR_MEMORY, "no memory for a program");
+        return NULL;
+    }
+    timed->cells = cells;
+    timed->program = program_lower(timing->placement, step, err);
+    if (timed->program == NULL)
+        goto failed;
+    timed->windowed_count = count_windowed(timed->program, NULL);
+    timed->windowed = malloc((timed->windowed_count + 1) * sizeof *timed->windowed);
+    if (timed->windowed == NULL) {
+        error_set(err, ERROR_MEMORY, "no memory for %zu tasks", timed->windowed_count);
+        goto failed;
+    }
+    count_windowed(timed->program, timed->windowed);
+    timed->schedule = make_schedule(timing, timed->program, cells, err);
+    if (timed->schedule == NULL)
+        goto failed;
+    return timed;
+
+failed:
+    timed_program_free(timed);
+    return NULL;
+}
+
+void timed_program_free(struct timed_program *timed)
+{
+    if (timed == NULL)
+        return;
+    program_free(timed->program);
+    engine_schedule_free(timed->schedule);
+    free(timed->windowed);
+    free(timed);
+}
+
+void timed_program_set_cells(const struct timing *timing, struct timed_program *timed,
+                             struct program_cells cells)
+{
+    struct engine_task *tasks = engine_schedule_tasks(timed->schedule);
+
+    if (timed->cells.base == cells.base && timed->cells.sliding == cells.sliding)
+        return;
+    for (size_t i = 0; i < timed->windowed_count; i++) {
+        uint32_t task = timed->windowed[i];
+
+        time_task(timing, &timed->program->tasks[task], cells, &tasks[task]);
+    }
+    timed->cells = cells;
+}
+
+/* ---- what limited a run ---- */
+
+static void consider(struct timing_bound *bound, double busy_s, double elapsed_s, const char *name)
+{
+    double ratio = elapsed_s > 0 ? busy_s / elapsed_s : 0;
+
+    if (ratio > bound->ratio) {
+        bound->ratio = ratio < 1 ? ratio : 1;
+        snprintf(bound->resource, sizeof bound->resource, "%s", name);
+    }
+}
+
+struct timing_bound timing_bound(const struct timing *timing, double elapsed_s)
+{
+    const struct placement *placement = timing->placement;
+    const struct machine *machine = placement->machine;
+    struct timing_bound bound = {.ratio = 0};
+    double collective_s = engine_queue_busy_s(timing->engine, PROGRAM_QUEUE_COLLECTIVE);
+    char name[40];
+
+    for (uint32_t d = 0; d < placement->device_count; d++)
+        consider(&bound,
+                 engine_queue_busy_s(timing->engine, program_queue_compute(d)) - collective_s,
+                 elapsed_s, device_of(placement, d)->name);
+    consider(&bound, collective_s, elapsed_s, "all-reduce");
+    for (uint32_t l = 0; l < machine->link_count; l++) {
+        const struct machine_link *link = &machine->links[l];
+
+        for (unsigned part = LINK_DOWN; part <= LINK_UP; part++) {
+            snprintf(name, sizeof name, "%s>%s",
+                     machine->nodes[part == LINK_DOWN ? link->from : link->to].name,
+                     machine->nodes[part == LINK_DOWN ? link->to : link->from].name);
+            consider(&bound,
+                     engine_link_busy_s(timing->engine, LINK_PARTS * l + part) - collective_s,
+                     elapsed_s, name);
+        }
+    }
+    consider(&bound, engine_host_busy_s(timing->engine), elapsed_s, "host thread");
+    return bound;
+}

@@ -1,0 +1,346 @@
+#include "sim/validate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *validate_status_name(enum validate_status status)
+{
+    static const char *const names[] = {"counted", "fitted", "duplicate", "derived", "skipped"};
+
+    return names[status];
+}
+
+/* ---- models and machines, opened once ---- */
+
+struct opened {
+    char *name;
+    void *thing; /* NULL: it could not be opened */
+    struct error err;
+};
+
+struct cache {
+    struct opened *entries;
+    size_t count;
+};
+
+static struct opened *find(struct cache *cache, const char *name)
+{
+    for (size_t i = 0; i < cache->count; i++)
+        if (strcmp(cache->entries[i].name, name) == 0)
+            return &cache->entries[i];
+    return NULL;
+}
+
+static struct opened *add(struct cache *cache, const char *name, struct error *err)
+{
+    struct opened *entries = realloc(cache->entries, (cache->count + 1) * sizeof *entries);
+
+    if (entries == NULL) {
+        error_set(err, ERROR_MEMORY, "no memory for %s", name);
+        return NULL;
+    }
+    cache->entries = entries;
+    entries[cache->count] = (struct opened){.name = strdup(name)};
+    if (entries[cache->count].name == NULL) {
+        error_set(err, ERROR_MEMORY, "no memory for %s", name);
+        return NULL;
+    }
+    return &entries[cache->count++];
+}
+
+struct bench {
+    struct cache models, machines;
+    const struct machine *given; /* stands for the profile of its name */
+    struct {
+        char *key;
+    } * fitted;
+    size_t fitted_count;
+};
+
+static const struct model *open_model(struct bench *bench, const struct row_case *c,
+                                      struct error *err)
+{
+    struct opened *opened = find(&bench->models, c->model_spec);
+
+    if (opened == NULL) {
+        opened = add(&bench->models, c->model_spec, err);
+        if (opened == NULL)
+            return NULL;
+        opened->thing = model_from_catalogue(c->model_spec, &opened->err);
+    }
+    if (opened->thing == NULL)
+        error_set(err, opened->err.code, "%s", opened->err.text);
+    return opened->thing;
+}
+
+static const struct machine *open_machine(struct bench *bench, const struct row_case *c,
+                                          struct error *err)
+{
+    char name[200];
+    struct opened *opened;
+
+    if (bench->given != NULL && c->variant[0] == '\0' &&
+        strcmp(bench->given->name, c->machine_name) == 0)
+        return bench->given;
+    snprintf(name, sizeof name, "%s %s %zu", c->machine_name, c->variant, c->row->gpu_count);
+    opened = find(&bench->machines, name);
+    if (opened == NULL) {
+        opened = add(&bench->machines, name, err);
+        if (opened == NULL)
+            return NULL;
+        opened->thing = row_case_machine(c, &opened->err);
+    }
+    if (opened->thing == NULL)
+        error_set(err, opened->err.code, "%s", opened->err.text);
+    return opened->thing;
+}
+
+static void close_bench(struct bench *bench)
+{
+    for (size_t i = 0; i < bench->models.count; i++) {
+        model_free(bench->models.entries[i].thing);
+        free(bench->models.entries[i].name);
+    }
+    for (size_t i = 0; i < bench->machines.count; i++) {
+        machine_free(bench->machines.entries[i].thing);
+        free(bench->machines.entries[i].name);
+    }
+    for (size_t i = 0; i < bench->fitted_count; i++)
+        free(bench->fitted[i].key);
+    free(bench->models.entries);
+    free(bench->machines.entries);
+    free(bench->fitted);
+}
+
+/* ---- one row ---- */
+
+static bool is_fitted(const struct machine *machine, const char *id)
+{
+    for (size_t i = 0; i < machine->fitted_row_count; i++)
+        if (strcmp(machine->fitted_rows[i], id) == 0)
+            return true;
+    return false;
+}
+
+static int remember_fitted(struct bench *bench, const char *key, struct error *err)
+{
+    void *grown = realloc(bench->fitted, (bench->fitted_count + 1) * sizeof *bench->fitted);
+
+    if (grown == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for a fitted row");
+    bench->fitted = grown;
+    bench->fitted[bench->fitted_count].key = strdup(key);
+    bench->fitted_count++;
+    return 0;
+}
+
+static void skip(struct validate_row *out, const char *reason)
+{
+    out->status = VALIDATE_SKIPPED;
+    snprintf(out->reason, sizeof out->reason, "%s", reason);
+}
+
+static void set_error(struct validate_row *out)
+{
+    if (out->metric == ROW_FITS)
+        out->error_pct = out->predicted == out->measured ? 0 : 100;
+    else
+        out->error_pct = (out->predicted - out->measured) / out->measured * 100;
+}
+
+static void predict_row(struct bench *bench, struct validate_row *out, struct row_case *c)
+{
+    struct error err = {0};
+    const struct model *model = open_model(bench, c, &err);
+    const struct machine *machine = model != NULL ? open_machine(bench, c, &err) : NULL;
+    struct row_value value = {0};
+
+    if (machine == NULL || row_case_predict(c, model, machine, &value, &err) != 0) {
+        skip(out, err.text);
+        return;
+    }
+    out->predicted = value.value;
+    out->fits = value.fits;
+    set_error(out);
+    if (is_fitted(machine, out->row->id)) {
+        char key[16384];
+
+        out->status = VALIDATE_FITTED;
+        if (row_case_key(c, model, machine, key, sizeof key, &err) == 0)
+            remember_fitted(bench, key, &err);
+    }
+}
+
+/* Rows that repeat the configuration of a fitted one, once all fitted ones are known. */
+static void mark_duplicate(struct bench *bench, struct validate_row *out, struct row_case *c)
+{
+    struct error err = {0};
+    const struct model *model = open_model(bench, c, &err);
+    const struct machine *machine = model != NULL ? open_machine(bench, c, &err) : NULL;
+    char key[16384];
+
+    if (machine == NULL || row_case_key(c, model, machine, key, sizeof key, &err) != 0)
+        return;
+    for (size_t i = 0; i < bench->fitted_count; i++)
+        if (bench->fitted[i].key != NULL && strcmp(bench->fitted[i].key, key) == 0)
+            out->status = VALIDATE_DUPLICATE;
+}
+
+static void read_row(const struct trace_row *row, struct validate_row *out, struct row_case *c)
+{
+    char reason[400];
+
+    *out = (struct validate_row){.row = row, .status = VALIDATE_COUNTED, .fits = true};
+    if (row_case_read(row, c, reason, sizeof reason) != 0)
+        skip(out, reason);
+    else if (row->value.kind == TRACE_VALUE_TEXT)
+        skip(out, "its value is text");
+    out->metric = c->metric;
+    out->measured = row->value.number;
+    if (row->derived)
+        out->status = VALIDATE_DERIVED;
+}
+
+/* ---- figures ---- */
+
+double validate_percentile(const double *sorted, size_t count, double percent)
+{
+    size_t rank = (size_t)ceil(percent / 100 * (double)count);
+
+    return count == 0 ? 0 : sorted[rank > 0 ? rank - 1 : 0];
+}
+
+/* The table of a row: its id without the number at its end. */
+static void table_of(const char *id, char *table, size_t size)
+{
+    const char *dash = strrchr(id, '-');
+    size_t length =
+        dash != NULL && dash[1] >= '0' && dash[1] <= '9' ? (size_t)(dash - id) : strlen(id);
+
+    snprintf(table, size, "%.*s", (int)length, id);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static bool is_speed(const struct validate_row *row)
+{
+    return row->metric == ROW_PP || row->metric == ROW_TG;
+}
+
+/* `table` NULL takes rows of all tables; `vram` takes memory rows instead of speed. */
+static int compute(const struct validation *validation, const char *table, bool vram,
+                   struct validate_figures *figures, struct error *err)
+{
+    double *errors = malloc((validation->row_count + 1) * sizeof *errors);
+    size_t n = 0;
+
+    if (errors == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for %zu rows", validation->row_count);
+    snprintf(figures->id, sizeof figures->id, "%s", table != NULL ? table : "");
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *row = &validation->rows[i];
+        char own[48];
+
+        table_of(row->row->id, own, sizeof own);
+        if (table != NULL && strcmp(own, table) != 0)
+            continue;
+        if (vram ? row->metric != ROW_VRAM : !is_speed(row))
+            continue;
+        if (row->status == VALIDATE_SKIPPED)
+            figures->skipped++;
+        if (row->status == VALIDATE_COUNTED)
+            errors[n++] = fabs(row->error_pct);
+    }
+    qsort(errors, n, sizeof *errors, compare);
+    figures->n = n;
+    figures->median_pct = validate_percentile(errors, n, 50);
+    figures->p95_pct = validate_percentile(errors, n, 95);
+    figures->max_pct = n > 0 ? errors[n - 1] : 0;
+    free(errors);
+    return 0;
+}
+
+static bool has_table(const struct validation *validation, const char *table)
+{
+    for (size_t i = 0; i < validation->table_count; i++)
+        if (strcmp(validation->tables[i].id, table) == 0)
+            return true;
+    return false;
+}
+
+static int compute_all(struct validation *validation, struct error *err)
+{
+    for (size_t i = 0; i < validation->row_count; i++) {
+        struct validate_row *row = &validation->rows[i];
+        char table[48];
+
+        if (row->status != VALIDATE_SKIPPED && row->status != VALIDATE_DERIVED) {
+            bool measured = row->metric == ROW_FITS;
+
+            validation->verdicts++;
+            validation->wrong_verdicts += measured ? row->predicted != row->measured : !row->fits;
+        }
+        table_of(row->row->id, table, sizeof table);
+        if (!is_speed(row) || has_table(validation, table))
+            continue;
+        if (compute(validation, table, false, &validation->tables[validation->table_count++],
+                    err) != 0)
+            return -1;
+    }
+    return compute(validation, NULL, false, &validation->total, err) != 0 ||
+                   compute(validation, NULL, true, &validation->memory, err) != 0
+               ? -1
+               : 0;
+}
+
+int validate_rows(const struct trace *traces, size_t trace_count, const struct machine *machine,
+                  struct validation *validation, struct error *err)
+{
+    struct bench bench = {.given = machine};
+    struct row_case *cases;
+    size_t count = 0, at = 0;
+    int status = -1;
+
+    for (size_t t = 0; t < trace_count; t++)
+        count += traces[t].count;
+    *validation = (struct validation){.row_count = count};
+    validation->rows = calloc(count + 1, sizeof *validation->rows);
+    validation->tables = calloc(count + 1, sizeof *validation->tables);
+    cases = calloc(count + 1, sizeof *cases);
+    if (validation->rows == NULL || validation->tables == NULL || cases == NULL) {
+        error_set(err, ERROR_MEMORY, "no memory for %zu rows", count);
+        goto done;
+    }
+    for (size_t t = 0; t < trace_count; t++) {
+        for (size_t i = 0; i < traces[t].count; i++, at++) {
+            read_row(&traces[t].rows[i], &validation->rows[at], &cases[at]);
+            if (validation->rows[at].status == VALIDATE_COUNTED)
+                predict_row(&bench, &validation->rows[at], &cases[at]);
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        if (validation->rows[i].status == VALIDATE_COUNTED)
+            mark_duplicate(&bench, &validation->rows[i], &cases[i]);
+    status = compute_all(validation, err);
+
+done:
+    if (status != 0)
+        validation_close(validation);
+    free(cases);
+    close_bench(&bench);
+    return status;
+}
+
+void validation_close(struct validation *validation)
+{
+    free(validation->rows);
+    free(validation->tables);
+    *validation = (struct validation){0};
+}

@@ -1,0 +1,58 @@
+/* Predictions beside measured rows, and how far apart they are. */
+#ifndef SIM_VALIDATE_H
+#define SIM_VALIDATE_H
+
+#include "sim/row_case.h"
+
+enum validate_status {
+    VALIDATE_COUNTED,   /* predicted, and part of the figures */
+    VALIDATE_FITTED,    /* used to fit the machine's constants: reported apart */
+    VALIDATE_DUPLICATE, /* repeats the configuration of a fitted row */
+    VALIDATE_DERIVED,   /* its author computed it from other rows */
+    VALIDATE_SKIPPED,   /* cannot be predicted; `reason` says why */
+};
+
+struct validate_row {
+    const struct trace_row *row; /* borrowed */
+    enum validate_status status;
+    enum row_metric metric;
+    char reason[400];
+    double measured, predicted; /* t/s, MiB, or 0 and 1 for a verdict */
+    double error_pct;           /* (predicted - measured) / measured; verdicts: 0, or 100 when wrong */
+    bool fits;                  /* the account's verdict, for rows of every metric */
+};
+
+/* Absolute errors of a group of rows, in percent, by nearest rank. */
+struct validate_figures {
+    char id[48]; /* table: the row id up to its number; "" for all */
+    size_t n;
+    double median_pct, p95_pct, max_pct;
+    size_t skipped;
+};
+
+struct validation {
+    struct validate_row *rows;
+    size_t row_count;
+    struct validate_figures *tables; /* speed: pp and tg, in order of appearance */
+    size_t table_count;
+    struct validate_figures total;   /* speed */
+    struct validate_figures memory;  /* vram rows */
+    size_t verdicts, wrong_verdicts; /* fits rows, and measured rows that are said not to fit */
+};
+
+/**
+ * Predicts all rows of some traces.
+ *
+ * @param machine overrides the profile of rows that name it; NULL opens each by name
+ * @return 0, or -1 with `err` set (ERROR_MEMORY; a row that fails is skipped with the reason)
+ */
+int validate_rows(const struct trace *traces, size_t trace_count, const struct machine *machine,
+                  struct validation *validation, struct error *err);
+void validation_close(struct validation *validation);
+
+const char *validate_status_name(enum validate_status status);
+
+/** Nearest-rank percentile of `count` sorted values, `percent` above 0. */
+double validate_percentile(const double *sorted, size_t count, double percent);
+
+#endif
