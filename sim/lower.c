@@ -117,13 +117,106 @@ static struct program_task blocking_copy(enum task_kind kind, uint32_t d, int la
         .queues = UINT64_C(1) << (out ? program_queue_copy_out(d) : program_queue_copy_in(d))};
 }
 
+/* ---- layers on the host ---- */
+
+/* Batches from this size on are computed on a device even where the weights are on the
+ * host: GGML_OP_OFFLOAD_MIN_BATCH. The meta device of a tensor split cannot. */
+static const uint32_t offload_tokens = 32;
+
+static bool is_offloaded(const struct lowering *lowering, uint32_t layer)
+{
+    return lowering->placement->owner[layer] < 0 && lowering->step.tokens >= offload_tokens &&
+           lowering->placement->plan.split != PLAN_SPLIT_TENSOR;
+}
+
+/* Whether device `d` computes part of a block in this step. */
+static bool computes(const struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    return placement_has_layer(lowering->placement, layer, d) ||
+           (d == 0 && is_offloaded(lowering, layer));
+}
+
+/* Bytes that a block reads of its weights: of experts, those that the tokens choose. */
+static double weight_bytes(const struct lowering *lowering, uint32_t layer)
+{
+    const struct model_layer *l = &lowering->model->layers[layer];
+    double sum = 0;
+
+    for (uint32_t i = 0; i < l->tensor_count; i++) {
+        const struct model_tensor *tensor = &lowering->model->tensors[l->tensor_first + i];
+        double share = 1;
+
+        if (tensor->ne[2] > 1 && l->n_expert > 0)
+            share = (double)l->n_expert_used * lowering->step.tokens / l->n_expert;
+        sum += (share < 1 ? share : 1) * (double)tensor->bytes;
+    }
+    return sum;
+}
+
+/* A block on the CPU, which the issuing thread runs with its pool. */
+static void compute_on_host(struct lowering *lowering, uint32_t layer)
+{
+    const struct plan *plan = &lowering->placement->plan;
+    const struct model_layer *l = &lowering->model->layers[layer];
+
+    lower_add(
+        lowering,
+        (struct program_task){
+            .kind = TASK_HOST_LAYER,
+            .device = PROGRAM_AT_HOST,
+            .layer = (int32_t)layer,
+            .tensor = -1,
+            .blocking = true,
+            .queues = UINT64_C(1) << PROGRAM_QUEUE_WORKERS,
+            .bytes = weight_bytes(lowering, layer) +
+                     8.0 * (double)(model_layer_recurrent_state(l) + model_layer_conv_state(l)),
+            .window = !model_layer_has_kv(l) ? PROGRAM_WINDOW_NONE
+                      : l->window > 0        ? PROGRAM_WINDOW_SLIDING
+                                             : PROGRAM_WINDOW_BASE,
+            .bytes_per_cell = (double)(tensor_type_row_bytes(plan->type_k, model_layer_k_row(l)) +
+                                       tensor_type_row_bytes(plan->type_v, model_layer_v_row(l)))});
+}
+
+static void compute_head_on_host(struct lowering *lowering)
+{
+    const struct model_tensor *output = model_find_tensor(lowering->model, -1, TENSOR_ROLE_OUTPUT);
+
+    if (output == NULL)
+        output = model_find_tensor(lowering->model, -1, TENSOR_ROLE_TOKEN_EMBD);
+    if (output == NULL || lowering->step.outputs == 0)
+        return;
+    lower_add(lowering,
+              (struct program_task){.kind = TASK_HOST_LAYER,
+                                    .device = PROGRAM_AT_HOST,
+                                    .layer = -1,
+                                    .tensor = (int32_t)(output - lowering->model->tensors),
+                                    .type = output->type,
+                                    .rows = output->ne[1],
+                                    .columns = output->ne[0],
+                                    .tokens = lowering->step.outputs,
+                                    .blocking = true,
+                                    .queues = UINT64_C(1) << PROGRAM_QUEUE_WORKERS,
+                                    .bytes = (double)output->bytes});
+}
+
+/* Weights on their way to the device that computes an offloaded block. */
+static void ship_weights(struct lowering *lowering, uint32_t layer)
+{
+    lower_add(lowering, (struct program_task){.kind = TASK_WEIGHTS,
+                                              .device = 0,
+                                              .layer = (int32_t)layer,
+                                              .tensor = -1,
+                                              .launches = 1,
+                                              .bytes = weight_bytes(lowering, layer),
+                                              .queues = UINT64_C(1) << program_queue_compute(0)});
+}
+
 /* ---- inputs ---- */
 
 static bool device_attends(const struct lowering *lowering, uint32_t d)
 {
     for (uint32_t layer = 0; layer < lowering->model->n_layer; layer++)
-        if (placement_has_layer(lowering->placement, layer, d) &&
-            lowering->placement->slices[layer].q_heads[d] > 0)
+        if (computes(lowering, layer, d) && lowering->placement->slices[layer].q_heads[d] > 0)
             return true;
     return false;
 }
@@ -393,8 +486,10 @@ static void lower_layer(struct lowering *lowering, uint32_t layer)
     bool parallel_experts = strcmp(lowering->model->arch, "gemma4") == 0;
     uint32_t partials = lower_feed_forward_partials(l, parallel_experts);
 
+    if (placement->owner[layer] < 0)
+        ship_weights(lowering, layer);
     for (uint32_t d = 0; d < placement->device_count; d++) {
-        if (!placement_has_layer(placement, layer, d))
+        if (!computes(lowering, layer, d))
             continue;
         lower_mixer_head(lowering, layer, d);
         if (host_state)
@@ -407,13 +502,13 @@ static void lower_layer(struct lowering *lowering, uint32_t layer)
     if (host_cache) {
         visit_host_cache(lowering, layer);
         for (uint32_t d = 0; d < placement->device_count; d++)
-            if (placement_has_layer(placement, layer, d))
+            if (computes(lowering, layer, d))
                 lower_mixer_tail(lowering, layer, d);
     }
     if (placement->plan.split == PLAN_SPLIT_TENSOR)
         all_reduce(lowering, (int)layer);
     for (uint32_t d = 0; d < placement->device_count; d++)
-        if (placement_has_layer(placement, layer, d))
+        if (computes(lowering, layer, d))
             lower_feed_forward(lowering, layer, d);
     for (uint32_t i = 0; placement->plan.split == PLAN_SPLIT_TENSOR && i < partials; i++)
         all_reduce(lowering, (int)layer);
@@ -422,20 +517,26 @@ static void lower_layer(struct lowering *lowering, uint32_t layer)
 static void lower_layers(struct lowering *lowering)
 {
     const struct placement *placement = lowering->placement;
-    int at = -1;
+    bool tensor_split = placement->plan.split == PLAN_SPLIT_TENSOR;
+    int head = placement->owner[placement->layer_count], at = -1;
 
     for (uint32_t layer = 0; layer < lowering->model->n_layer; layer++) {
-        int owner = placement->owner[layer];
+        int owner = is_offloaded(lowering, layer) ? 0 : placement->owner[layer];
 
-        if (placement->plan.split != PLAN_SPLIT_TENSOR && owner != at) {
+        if (owner < 0) {
+            compute_on_host(lowering, layer);
+            continue;
+        }
+        if (!tensor_split && owner != at) {
             move_to(lowering, at, (uint32_t)owner);
             at = owner;
         }
         lower_layer(lowering, layer);
     }
-    if (placement->plan.split != PLAN_SPLIT_TENSOR &&
-        placement->owner[placement->layer_count] != at && lowering->step.outputs > 0)
-        move_to(lowering, at, (uint32_t)placement->owner[placement->layer_count]);
+    if (head < 0)
+        compute_head_on_host(lowering);
+    else if (!tensor_split && head != at && lowering->step.outputs > 0)
+        move_to(lowering, at, (uint32_t)head);
 }
 
 static void end_step(struct lowering *lowering)
@@ -470,15 +571,6 @@ struct program *program_lower(const struct placement *placement, struct program_
                                 .direct = step.rebuild,
                                 .err = err};
 
-    for (uint32_t layer = 0; layer <= placement->layer_count; layer++) {
-        if (placement->owner[layer] < 0) {
-            error_set(
-                err, ERROR_UNSUPPORTED,
-                "-ngl %d leaves layers on the host, which is not modelled; use -ngl %u or more",
-                placement->plan.n_gpu_layers, placement->layer_count + 1);
-            return NULL;
-        }
-    }
     lowering.program = calloc(1, sizeof *lowering.program);
     if (lowering.program == NULL) {
         error_set(err, ERROR_MEMORY, "no memory for a program");

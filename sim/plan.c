@@ -207,11 +207,10 @@ static void own_whole_layer(struct placement *placement, uint32_t layer)
 {
     const struct model_layer *l = &placement->model->layers[layer];
     struct share_slices *slices = &placement->slices[layer];
-    int d = placement->owner[layer];
+    /* A layer on the host that a large batch computes on a device uses the first one. */
+    int d = placement->owner[layer] < 0 ? 0 : placement->owner[layer];
 
     memset(slices, 0, sizeof *slices);
-    if (d < 0)
-        return;
     slices->q_heads[d] = l->n_head;
     slices->kv_heads[d] = l->n_head_kv;
     slices->gdn_k_heads[d] = l->gdn_k_heads;

@@ -65,7 +65,8 @@ struct placement {
     uint32_t layer_count;                   /* blocks, nextn included */
     int *owner;                             /* per block and for the head: device index, or SHARE_ON_HOST;
                                                device 0 under a tensor split */
-    struct share_slices *slices;            /* per block; whole layers unless split by tensor */
+    struct share_slices *slices;            /* per block; whole layers unless split by tensor; a
+                                               layer on the host has them on device 0 */
     uint64_t output_rows[MACHINE_DEVICES_MAX]; /* rows of the head on each device */
     uint32_t *kv_resident;                  /* per block: bit d, the cache part of device d is on it */
     bool recurrent_on_device;

@@ -210,6 +210,8 @@ static double issue_s(const struct machine_host *host, const struct program_task
         return task->launches * host->sync_s;
     case TASK_ALL_REDUCE:
         return task->launches * host->collective_issue_s;
+    case TASK_HOST_LAYER:
+        return bytes / (host->memory_gbs * 1e9);
     case TASK_MASK:
     case TASK_EMBED:
     case TASK_KV_STORE:
