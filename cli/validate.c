@@ -76,7 +76,7 @@ static void print_figures(const struct validate_figures *f, const char *name)
 
 static void print_row(const struct validate_row *row)
 {
-    printf("| %-24s | %-4s | %10.2f | %10.2f | %+7.2f | %-9s | %s |\n", row->row->id,
+    printf("| %-24s | %-4s | %10.2f | %10.2f | %+7.2f | %-9s | %.80s |\n", row->row->id,
            row->row->metric, row->measured, row->predicted, row->error_pct,
            validate_status_name(row->status), row->reason);
 }

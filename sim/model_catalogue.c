@@ -42,14 +42,41 @@ static const char *suggestion(const char *typed, const char *const words[], size
     return text;
 }
 
+/* A name as llama-bench prints it, "llama 7B". Several models may print the same. */
+static const struct catalogue_entry *find_printed_name(const struct catalogue *catalogue,
+                                                       const char *name, struct error *err)
+{
+    const struct catalogue_entry *found = NULL;
+
+    for (size_t i = 0; i < catalogue->count; i++) {
+        const struct catalogue_entry *entry = &catalogue->entries[i];
+
+        if (entry->llama_bench == NULL || strcasecmp(entry->llama_bench, name) != 0)
+            continue;
+        if (found != NULL) {
+            error_set(err, ERROR_USAGE,
+                      "\"%.40s\" is what llama-bench prints for %s and for %s; "
+                      "name one of them",
+                      name, found->card.name, entry->card.name);
+            return NULL;
+        }
+        found = entry;
+    }
+    return found;
+}
+
 static const struct catalogue_entry *find_entry(const struct catalogue *catalogue, const char *name,
                                                 struct error *err)
 {
+    const struct catalogue_entry *found;
     char known[300], closest[96];
 
     for (size_t i = 0; i < catalogue->count; i++)
         if (strcasecmp(catalogue->names[i], name) == 0)
             return &catalogue->entries[i];
+    found = find_printed_name(catalogue, name, err);
+    if (found != NULL || (err != NULL && err->code != ERROR_NONE))
+        return found;
     word_list_text(catalogue->names, catalogue->count, known, sizeof known);
     error_set(err, ERROR_USAGE, "no model \"%.40s\"%s known are %s", name,
               suggestion(name, catalogue->names, catalogue->count, closest, sizeof closest), known);
