@@ -50,7 +50,8 @@ struct engine;
 
 /**
  * Prepares tasks for running. Dependencies are indices of earlier tasks of the
- * same schedule. The arrays are copied.
+ * same schedule. The arrays are copied. The schedule has to outlive its last run;
+ * engine_run() trusts its route numbers.
  *
  * @return a schedule for engine_schedule_free(), or NULL with `err` set (a
  *         dependency on a later task, a task without queue)
