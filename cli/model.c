@@ -71,10 +71,8 @@ static int refuse_name(const char *name, struct error *err)
     for (size_t i = 0; i < count; i++)
         names[i] = model_catalogue_card(i)->name;
     closest = word_list_closest(name, names, count);
-    if (closest != NULL)
-        error_set(err, ERROR_USAGE, "no model \"%.80s\"; did you mean %s?", name, closest);
-    else
-        error_set(err, ERROR_USAGE, "no model \"%.80s\"; 'lopside model list' has the names", name);
+    error_set(err, ERROR_USAGE, "no model \"%.80s\"%s%s%s 'lopside model list' has the names", name,
+              closest ? "; did you mean " : ";", closest ? closest : "", closest ? "?" : "");
     free(names);
     return -1;
 }
@@ -152,15 +150,11 @@ static void describe_mixer(const struct model_layer *layer, FILE *out)
     }
     if (layer->window > 0)
         fprintf(out, "last %" PRIu32 " tokens, ", layer->window);
-    if (layer->v_in_k) {
-        fprintf(out, "%" PRIu32 " heads, K rows of %" PRIu32 " with V of %" PRIu32 " in them",
-                layer->n_head, layer->head_dim_k, layer->head_dim_v);
-        return;
-    }
-    fprintf(out, "%" PRIu32 " head%s, %" PRIu32 " KV head%s of %" PRIu32, layer->n_head,
-            layer->n_head == 1 ? "" : "s", layer->n_head_kv, layer->n_head_kv == 1 ? "" : "s",
-            layer->head_dim_k);
-    if (layer->head_dim_v != layer->head_dim_k)
+    fprintf(out, "%" PRIu32 " heads, %" PRIu32 " KV head%s of %" PRIu32, layer->n_head,
+            layer->n_head_kv, layer->n_head_kv == 1 ? "" : "s", layer->head_dim_k);
+    if (layer->v_in_k)
+        fprintf(out, ", its first %" PRIu32 " are V", layer->head_dim_v);
+    else if (layer->head_dim_v != layer->head_dim_k)
         fprintf(out, " (V %" PRIu32 ")", layer->head_dim_v);
     if (layer->q_gated)
         fputs(", gated", out);
@@ -253,8 +247,7 @@ static uint32_t longest_window(const struct model *model)
     uint32_t longest = 0;
 
     for (uint32_t i = 0; i < model->n_layer; i++)
-        if (model->layers[i].window > longest)
-            longest = model->layers[i].window;
+        longest = model->layers[i].window > longest ? model->layers[i].window : longest;
     return longest;
 }
 
@@ -278,9 +271,8 @@ static int by_bytes(const void *a, const void *b)
 {
     const struct type_sum *x = a, *y = b;
 
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? 1 : -1;
-    return (x->type > y->type) - (x->type < y->type);
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
+                                : (x->type > y->type) - (x->type < y->type);
 }
 
 /* Types that the model has, the largest sum first. */
@@ -334,25 +326,25 @@ static void print_layers(const struct layer_group *groups, size_t group_count)
 
 static void print_cache(const struct model *model)
 {
-    uint32_t window = longest_window(model);
     uint64_t conv_bytes, state_bytes;
+    bool windowed = longest_window(model) > 0;
+    char heading[40];
 
-    puts("\nKV cache, bytes a token");
-    printf("| %-4s | %12s |", "type", "all tokens");
-    if (window > 0)
-        printf(" last %" PRIu32 " tokens |", window);
-    printf("\n| ---- | -----------: |%s\n", window > 0 ? " ---------------: |" : "");
+    snprintf(heading, sizeof heading, "last %" PRIu32 " tokens", longest_window(model));
+    printf("\nKV cache, bytes a token\n| type | %16s |", "all tokens");
+    if (windowed)
+        printf(" %16s |", heading);
+    printf("\n| ---- | ---------------: |%s\n", windowed ? " ---------------: |" : "");
     for (size_t i = 0; i < CACHE_TYPE_COUNT; i++) {
         struct cache_row row = sum_cache_rows(model, cache_types[i]);
 
-        if (!row.possible) {
-            printf("| %-4s | rows are no whole number of blocks |\n", cache_names[i]);
-            continue;
-        }
-        printf("| %-4s | %12" PRIu64 " |", cache_names[i], row.growing_bytes);
-        if (window > 0)
+        if (row.possible)
+            printf("| %-4s | %16" PRIu64 " |", cache_names[i], row.growing_bytes);
+        else
+            printf("| %-4s | no whole blocks  |", cache_names[i]);
+        if (windowed && row.possible)
             printf(" %16" PRIu64 " |", row.windowed_bytes);
-        printf("\n");
+        puts("");
     }
     sum_states(model, &conv_bytes, &state_bytes);
     if (conv_bytes + state_bytes > 0)
@@ -540,7 +532,6 @@ static void take_words(int argc, char **argv, struct model_options *options)
 {
     static const char *const actions[] = {"list", "show", "tensors"};
 
-    options->action = "list";
     if (optind == argc)
         return;
     options->action = "show";
@@ -587,7 +578,7 @@ static int parse_options(int argc, char **argv, struct model_options *options)
 
 int cli_model(int argc, char **argv)
 {
-    struct model_options options = {0};
+    struct model_options options = {.action = "list"};
     int status = parse_options(argc, argv, &options);
 
     if (status != CLI_OK)

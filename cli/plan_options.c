@@ -208,8 +208,10 @@ size_t plan_options_combinations(const struct plan_options *options)
 const char *plan_options_value(const struct plan_options *options, size_t index,
                                enum plan_option option)
 {
-    if (!table[option].swept)
-        return options->values[option].count > 0 ? options->values[option].items[0] : NULL;
+    if (!table[option].swept) /* given twice, the last one counts */
+        return options->values[option].count > 0
+                   ? options->values[option].items[options->values[option].count - 1]
+                   : NULL;
     /* The last option changes fastest. */
     for (int id = PLAN_OPTION_COUNT - 1; id > (int)option; id--)
         if (table[id].swept)

@@ -64,14 +64,14 @@ static struct rates rates_of(const struct machine *machine, const struct machine
                           .sm_clock = device->sm_count * device->clock_ghz * 1e9};
 }
 
-/* Columns that a matrix-matrix kernel computes for `tokens`: the fewest tiles of at most
- * 128 columns, all of one width, a multiple of 8. Source: ggml-cuda/mmq.cuh. */
-static double tiled_columns(uint32_t tokens)
+/* Width of the column tiles of a matrix-matrix kernel for `tokens`: the fewest tiles of at
+ * most 128 columns, all of one width, a multiple of 8. Source: ggml-cuda/mmq.cuh. */
+static double tile_columns(uint32_t tokens)
 {
     uint32_t tiles = (tokens + 127) / 128;
     uint32_t width = (tokens + tiles - 1) / tiles;
 
-    return (double)tiles * ((width + 7) / 8 * 8);
+    return (width + 7) / 8 * 8;
 }
 
 static double matvec_s(const struct rates *rates, const struct program_task *task, double bytes)
@@ -83,14 +83,17 @@ static double matvec_s(const struct rates *rates, const struct program_task *tas
                 weights / (rates->sm_clock * rates->family->matvec_rate[class]));
 }
 
-/* Experts get their rows by chance: each has a share of the tokens, in tiles of its own. */
+/* Columns that are computed, whole tiles. The tiles' width follows from all tokens; an
+ * expert has only its share of them, and pays for whole tiles too. */
 static double matmul_columns(const struct program_task *task)
 {
-    if (task->kind != TASK_EXPERTS)
-        return tiled_columns(task->tokens);
-    return task->experts *
-           tiled_columns((uint32_t)ceil(
-               task->flops / (2.0 * (double)task->rows * (double)task->columns * task->experts)));
+    double width = tile_columns(task->tokens);
+    double rows =
+        task->kind != TASK_EXPERTS
+            ? task->tokens
+            : task->flops / (2.0 * (double)task->rows * (double)task->columns * task->experts);
+
+    return task->experts * ceil(rows / width) * width;
 }
 
 static double matmul_s(const struct rates *rates, const struct program_task *task, double bytes)

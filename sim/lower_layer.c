@@ -367,27 +367,26 @@ static void experts(struct lowering *lowering, uint32_t layer, uint32_t d)
                 4.0 * (double)n_embd * tokens * (2 * l->n_expert_used + 1), 2);
 }
 
-void lower_feed_forward(struct lowering *lowering, uint32_t layer, uint32_t d)
+void lower_dense(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
-    static const enum tensor_role plain[3] = {TENSOR_ROLE_FFN_GATE, TENSOR_ROLE_FFN_UP,
+    static const enum tensor_role roles[3] = {TENSOR_ROLE_FFN_GATE, TENSOR_ROLE_FFN_UP,
                                               TENSOR_ROLE_FFN_DOWN};
-    static const enum tensor_role shared[3] = {TENSOR_ROLE_FFN_GATE_SHEXP, TENSOR_ROLE_FFN_UP_SHEXP,
-                                               TENSOR_ROLE_FFN_DOWN_SHEXP};
     const struct placement *placement = lowering->placement;
-    const struct model_layer *l = &lowering->model->layers[layer];
     const struct share_slices *slices = &placement->slices[layer];
 
     norm(lowering, layer, d, true);
-    dense(lowering, layer, d, plain,
+    dense(lowering, layer, d, roles,
           first_of_wide(slices, slices->n_ff, placement->device_count, d), slices->n_ff[d]);
-    if (l->n_expert > 0)
-        experts(lowering, layer, d);
-    dense(lowering, layer, d, shared, 0, l->n_ff_shexp); /* mirrored */
 }
 
-uint32_t lower_feed_forward_partials(const struct model_layer *layer, bool parallel_experts)
+void lower_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
-    return layer->n_expert > 0 && layer->n_ff > 0 && parallel_experts ? 2 : 1;
+    static const enum tensor_role shared[3] = {TENSOR_ROLE_FFN_GATE_SHEXP, TENSOR_ROLE_FFN_UP_SHEXP,
+                                               TENSOR_ROLE_FFN_DOWN_SHEXP};
+
+    norm(lowering, layer, d, true);
+    experts(lowering, layer, d);
+    dense(lowering, layer, d, shared, 0, lowering->model->layers[layer].n_ff_shexp); /* mirrored */
 }
 
 void lower_output_head(struct lowering *lowering, uint32_t d)

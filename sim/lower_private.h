@@ -9,8 +9,8 @@ struct lowering {
     const struct placement *placement;
     const struct model *model;
     struct program_step step;
-    bool direct;            /* kernels are launched one by one; else parts are replayed graphs */
-    uint32_t open;          /* bit d: device d's current graph part has been launched */
+    bool direct;   /* kernels are launched one by one; else parts are replayed graphs */
+    uint32_t open; /* bit d: device d's current graph part has been launched */
     size_t task_capacity, dependency_capacity;
     struct error *err;
     bool failed;
@@ -31,14 +31,38 @@ void lower_kernel(struct lowering *lowering, uint32_t d, int layer, struct progr
 /** Ends device `d`'s current graph part: the next kernel is launched anew. */
 void lower_break(struct lowering *lowering, uint32_t d);
 
+/** A step of the host thread itself, over `bytes` of host memory. */
+uint32_t lower_host(struct lowering *lowering, enum task_kind kind, int layer, double bytes,
+                    uint32_t launches);
+
+/** The host thread waits until device `d` is idle. `calls` 0: its time for that is part of a
+ * TASK_SPLIT. */
+void lower_sync(struct lowering *lowering, uint32_t d, uint32_t calls);
+
+/** A copy between host and device that the host thread waits for, not appended yet. */
+struct program_task lower_blocking_copy(enum task_kind kind, uint32_t d, int layer, double bytes);
+
+/* Layers on the host (lower_host.c): whether a large batch computes block `layer` on device
+ * 0 all the same; whether device `d` computes part of it in this step; the block, or the
+ * head, on the CPU; its weights on their way to the device. */
+bool lower_is_offloaded(const struct lowering *lowering, uint32_t layer);
+bool lower_computes(const struct lowering *lowering, uint32_t layer, uint32_t d);
+void lower_on_host(struct lowering *lowering, uint32_t layer);
+void lower_head_on_host(struct lowering *lowering);
+void lower_ship_weights(struct lowering *lowering, uint32_t layer);
+
+/* A cache or recurrent state on the host (lower_host.c). */
+bool lower_visits_host_cache(const struct lowering *lowering, uint32_t layer);
+void lower_visit_host_cache(struct lowering *lowering, uint32_t layer);
+void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool before);
+
 /* Parts of block `layer` on device `d`: up to K and V, from attention to the
- * (partial) output projection, and the feed-forward part. */
+ * (partial) output projection, the dense feed-forward part and the experts. The
+ * last three each end in a partial result under a tensor split. */
 void lower_mixer_head(struct lowering *lowering, uint32_t layer, uint32_t d);
 void lower_mixer_tail(struct lowering *lowering, uint32_t layer, uint32_t d);
-void lower_feed_forward(struct lowering *lowering, uint32_t layer, uint32_t d);
+void lower_dense(struct lowering *lowering, uint32_t layer, uint32_t d);
+void lower_experts(struct lowering *lowering, uint32_t layer, uint32_t d);
 void lower_output_head(struct lowering *lowering, uint32_t d);
-
-/** How many partial results the feed-forward part of a block leaves to be reduced. */
-uint32_t lower_feed_forward_partials(const struct model_layer *layer, bool parallel_experts);
 
 #endif

@@ -165,7 +165,7 @@ static void count_device(const struct placement *placement, uint32_t d,
     for (uint32_t layer = 0; layer < placement->model->n_layer; layer++) {
         if (placement->kv_resident[layer] >> d & 1)
             device->kv += layer_cells(placement, layer) * row_bytes(placement, layer, d);
-        if (placement->recurrent_on_device)
+        if (placement->recurrent_on_device && placement_has_layer(placement, layer, d))
             device->recurrent += recurrent_bytes(placement, layer, d);
     }
     device->compute = compute_bytes(placement, d) + pipeline_bytes(placement, d) +
@@ -179,9 +179,6 @@ static void count_device(const struct placement *placement, uint32_t d,
 
 void memory_count(const struct placement *placement, struct memory_account *account)
 {
-    const struct model_tensor *embedding =
-        model_find_tensor(placement->model, -1, TENSOR_ROLE_TOKEN_EMBD);
-
     *account = (struct memory_account){.device_count = placement->device_count, .fits = true};
     for (uint32_t d = 0; d < placement->device_count; d++) {
         struct memory_device *device = &account->devices[d];
@@ -197,7 +194,13 @@ void memory_count(const struct placement *placement, struct memory_account *acco
             if ((placement->kv_resident[layer] >> d & 1) == 0)
                 account->host_kv += layer_cells(placement, layer) * row_bytes(placement, layer, d);
     }
-    account->host_weights = embedding != NULL ? embedding->bytes : 0;
+    for (size_t i = 0; i < placement->model->tensor_count; i++) {
+        const struct model_tensor *tensor = &placement->model->tensors[i];
+
+        if (tensor->role == TENSOR_ROLE_TOKEN_EMBD ||
+            placement->owner[tensor->layer < 0 ? (int)placement->layer_count : tensor->layer] < 0)
+            account->host_weights += tensor->bytes;
+    }
 }
 
 void memory_verdict(const struct placement *placement, const struct memory_account *account,

@@ -18,7 +18,7 @@ struct memory_account {
     struct memory_device devices[MACHINE_DEVICES_MAX];
     uint32_t device_count;
     uint64_t host_kv;       /* cache on the host */
-    uint64_t host_weights;  /* token embedding */
+    uint64_t host_weights;  /* token embedding, and layers left on the host */
     bool fits;
     uint32_t shortest;      /* device that is short by most; meaningful unless `fits` */
     uint64_t short_bytes;   /* by how much */

@@ -90,7 +90,7 @@ static int check_shares(const struct plan *plan, uint32_t device_count, struct e
     return 0;
 }
 
-static bool is_cache_type(enum tensor_type type)
+bool plan_is_cache_type(enum tensor_type type)
 {
     static const enum tensor_type types[] = {
         TENSOR_TYPE_F32,  TENSOR_TYPE_F16,    TENSOR_TYPE_BF16, TENSOR_TYPE_Q8_0, TENSOR_TYPE_Q4_0,
@@ -108,12 +108,12 @@ static int check_cache(const struct plan *plan, struct error *err)
     const struct tensor_type_info *k = tensor_type_info(plan->type_k);
     const struct tensor_type_info *v = tensor_type_info(plan->type_v);
 
-    if (!is_cache_type(plan->type_k) || !is_cache_type(plan->type_v))
+    if (!plan_is_cache_type(plan->type_k) || !plan_is_cache_type(plan->type_v))
         return error_set(
             err, ERROR_USAGE,
             "a KV cache cannot be %s; f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 and "
             "q5_1 can",
-            is_cache_type(plan->type_k) ? v->name : k->name);
+            plan_is_cache_type(plan->type_k) ? v->name : k->name);
     if (plan->flash_attn == PLAN_OFF && v->quantised)
         return error_set(
             err, ERROR_USAGE,

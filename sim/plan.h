@@ -29,27 +29,27 @@ enum plan_tristate { PLAN_AUTO = -1, PLAN_OFF = 0, PLAN_ON = 1 };
 struct plan {
     enum plan_schedule schedule;
     enum plan_split split;
-    uint32_t main_gpu;                        /* the device of PLAN_SPLIT_NONE */
-    float tensor_split[MACHINE_DEVICES_MAX];  /* -ts */
-    uint32_t tensor_split_count;              /* 0: the engine's default */
-    float attn_split[MACHINE_DEVICES_MAX];    /* -as */
-    uint32_t attn_split_count;                /* 0: follows -ts */
-    bool kv_on_host;                          /* -nkvo */
-    bool kv_pinned;                           /* -kvcp */
-    bool recurrent_on_device;                 /* -rso; without -nkvo it always is */
-    int32_t kv_gpu_layers;                    /* -kvgl; -1: not given */
+    uint32_t main_gpu;                       /* the device of PLAN_SPLIT_NONE */
+    float tensor_split[MACHINE_DEVICES_MAX]; /* -ts */
+    uint32_t tensor_split_count;             /* 0: the engine's default */
+    float attn_split[MACHINE_DEVICES_MAX];   /* -as */
+    uint32_t attn_split_count;               /* 0: follows -ts */
+    bool kv_on_host;                         /* -nkvo */
+    bool kv_pinned;                          /* -kvcp */
+    bool recurrent_on_device;                /* -rso; without -nkvo it always is */
+    int32_t kv_gpu_layers;                   /* -kvgl; -1: not given */
     enum plan_kv_policy kv_policy;
     /* explicit residency: bit d of kv_resident[layer]: device d keeps its part of the
      * layer's cache. NULL: by kv_gpu_layers and kv_policy. Owned by the caller. */
     const uint32_t *kv_resident;
     uint32_t kv_resident_count;
-    enum tensor_type type_k, type_v;          /* -ctk, -ctv */
-    enum plan_tristate flash_attn;            /* -fa */
-    int32_t n_gpu_layers;                     /* -ngl; below 0: all */
-    uint32_t n_ctx;                           /* -c; 0: as long as the workload needs */
-    uint32_t n_batch, n_ubatch;               /* -b, -ub */
-    uint32_t n_threads;                       /* -t; 0: the machine's */
-    bool all_logits;                          /* buffers hold logits of every token of a ubatch */
+    enum tensor_type type_k, type_v; /* -ctk, -ctv */
+    enum plan_tristate flash_attn;   /* -fa */
+    int32_t n_gpu_layers;            /* -ngl; below 0: all */
+    uint32_t n_ctx;                  /* -c; 0: as long as the workload needs */
+    uint32_t n_batch, n_ubatch;      /* -b, -ub */
+    uint32_t n_threads;              /* -t; 0: the machine's */
+    bool all_logits;                 /* buffers hold logits of every token of a ubatch */
 };
 
 /** llama-bench's defaults: layer split, f16 cache, batch 2048, ubatch 512. */
@@ -59,19 +59,19 @@ struct plan plan_default(void);
 struct placement {
     const struct model *model;
     const struct machine *machine;
-    struct plan plan;                       /* with defaults filled in */
-    uint32_t device_count;                  /* devices the plan uses: those of the machine, or one */
-    uint32_t devices[MACHINE_DEVICES_MAX];  /* into machine.devices */
-    uint32_t layer_count;                   /* blocks, nextn included */
-    int *owner;                             /* per block and for the head: device index, or SHARE_ON_HOST;
-                                               device 0 under a tensor split */
-    struct share_slices *slices;            /* per block; whole layers unless split by tensor; a
-                                               layer on the host has them on device 0 */
+    struct plan plan;                      /* with defaults filled in */
+    uint32_t device_count;                 /* devices the plan uses: those of the machine, or one */
+    uint32_t devices[MACHINE_DEVICES_MAX]; /* into machine.devices */
+    uint32_t layer_count;                  /* blocks, nextn included */
+    int *owner;                  /* per block and for the head: device index, or SHARE_ON_HOST;
+                                    device 0 under a tensor split */
+    struct share_slices *slices; /* per block; whole layers unless split by tensor; a
+                                    layer on the host has them on device 0 */
     uint64_t output_rows[MACHINE_DEVICES_MAX]; /* rows of the head on each device */
-    uint32_t *kv_resident;                  /* per block: bit d, the cache part of device d is on it */
+    uint32_t *kv_resident; /* per block: bit d, the cache part of device d is on it */
     bool recurrent_on_device;
-    uint32_t n_ctx;                         /* padded to 256 */
-    bool pipeline;                          /* the engine keeps four copies of inputs */
+    uint32_t n_ctx; /* padded to 256 */
+    bool pipeline;  /* the engine keeps four copies of inputs */
 };
 
 /**
@@ -97,6 +97,9 @@ void placement_kv_row(const struct placement *placement, uint32_t layer, uint32_
 /** Bytes of tensor `tensor` that device `d` holds: slice, whole or 0. */
 uint64_t placement_tensor_bytes(const struct placement *placement,
                                 const struct model_tensor *tensor, uint32_t d);
+
+/** Whether a KV cache can be of this type. */
+bool plan_is_cache_type(enum tensor_type type);
 
 /** Words for flags and listings. */
 const char *plan_split_name(enum plan_split split);

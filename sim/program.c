@@ -110,6 +110,7 @@ static void print_what(const struct program_task *task, const struct placement *
     fprintf(out, " %-34s", text);
 }
 
+/* Columns are padded before what follows, so that no line ends in blanks. */
 static void print_work(const struct program_task *task, struct program_cells cells, FILE *out)
 {
     double n = program_task_cells(task, cells);
@@ -117,13 +118,13 @@ static void print_work(const struct program_task *task, struct program_cells cel
     double flops = task->flops + n * task->flops_per_cell;
 
     if (bytes > 0)
-        fprintf(out, "%10.3f MB", bytes / 1e6);
+        fprintf(out, " %10.3f MB", bytes / 1e6);
     else
-        fprintf(out, "%13s", "");
+        fprintf(out, " %13s", "-");
     if (flops > 0)
         fprintf(out, " %10.4f GFLOP", flops / 1e9);
     else
-        fprintf(out, "%17s", "");
+        fprintf(out, " %16s", "-");
 }
 
 static void print_operands(const struct program_task *task, const struct placement *placement,

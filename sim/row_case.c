@@ -38,16 +38,12 @@ static int read_what(const struct trace_row *row, struct row_case *c, char *reas
         return refuse(reason, size, "metric %s is not predicted", row->metric);
     if (row->model[0] == '\0')
         return refuse(reason, size, "no model stated");
-    if (row->quant[0] == '\0')
-        return refuse(reason, size, "no quantisation stated");
     if (row->machine[0] == '\0' && row->gpu_count == 0)
         return refuse(reason, size, "no machine stated");
     for (size_t i = 0; i < row->other_plan_key_count; i++)
         if (strcmp(row->other_plan_keys[i].key, "fit") != 0 &&
             strcmp(row->other_plan_keys[i].json, "null") != 0)
             return refuse(reason, size, "plan.%s is not modelled", row->other_plan_keys[i].key);
-    if (row->attn_on_host == TRACE_YES)
-        return refuse(reason, size, "attention on the host is not modelled");
     if (trace_row_has(row, TRACE_FIELD_N_SLOTS) && row->n_slots > 1)
         return refuse(reason, size, "several slots are not modelled");
     if (row->split_mode == TRACE_SPLIT_ROW)
@@ -143,8 +139,6 @@ static int read_workload(const struct trace_row *row, struct row_case *c, char *
         return refuse(reason, size, "no prompt length stated");
     if (c->metric == ROW_TG && gen == 0)
         gen = 128;
-    if (c->metric == ROW_TG && !bench && prompt == 0 && depth == 0)
-        return refuse(reason, size, "neither prompt length nor depth stated");
     c->tool = bench ? PREDICT_LLAMA_BENCH : PREDICT_LLAMA_COMPLETION;
     c->n_prompt = prompt;
     c->n_gen = gen;
@@ -167,7 +161,8 @@ int row_case_read(const struct trace_row *row, struct row_case *c, char *reason,
         read_plan(row, c, reason, reason_size) != 0 ||
         read_workload(row, c, reason, reason_size) != 0)
         return 1;
-    snprintf(c->model_spec, sizeof c->model_spec, "%s:%s", row->model, row->quant);
+    snprintf(c->model_spec, sizeof c->model_spec, "%s:%s", row->model,
+             row->quant[0] != '\0' ? row->quant : ROW_CASE_USUAL_QUANT);
     if (c->metric == ROW_VRAM && row->device[0] == '\0')
         return refuse(reason, reason_size, "no device stated");
     return 0;

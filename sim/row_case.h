@@ -7,6 +7,9 @@
 #include "sim/predict.h"
 #include "sim/trace.h"
 
+/* The mix of a row that states none. */
+#define ROW_CASE_USUAL_QUANT "Q4_K_M"
+
 enum row_metric {
     ROW_PP,    /* prompt tokens per second */
     ROW_TG,    /* generated tokens per second */
