@@ -6,18 +6,15 @@
 #include <unistd.h>
 
 #include "cli/bench_output.h"
+#include "cli/bench_tests.h"
 #include "cli/cli.h"
 #include "cli/plan_options.h"
 #include "config.h"
 #include "sim/timing.h"
 
-struct test {
-    uint32_t n_prompt, n_gen, n_depth;
-};
-
 struct options {
     struct plan_options plans;
-    struct list prompts, gens, pairs, depths;
+    struct test_lists tests;
     uint32_t reps;
     enum bench_format format;
     bool list_devices, no_default, progress, full_stepping;
@@ -33,15 +30,15 @@ static const struct {
     {"C", true, true},          {"cpu-mask", true, true},
     {"cpu-strict", true, true}, {"poll", true, true},
     {"prio", true, true},       {"numa", true, true},
-    {"ncmoe", true, true},      {"n-cpu-moe", true, true},
-    {"ot", true, true},         {"override-tensor", true, true},
     {"nopo", true, true},       {"no-op-offload", true, true},
     {"no-host", true, true},    {"embd", true, true},
     {"embeddings", true, true}, {"mmp", true, true},
-    {"mmap", true, true},       {"lm", true, true},
+    {"mmap", true, true},       {"dio", true, true},
+    {"direct-io", true, true},  {"lm", true, true},
     {"load-mode", true, true},  {"fitt", true, true},
     {"fit-target", true, true}, {"fitc", true, true},
     {"fit-ctx", true, true},    {"rpc", true, true},
+    {"oe", true, true},         {"output-err", true, true},
     {"delay", true, false},     {"no-warmup", false, false},
     {"v", false, false},        {"verbose", false, false},
 };
@@ -77,7 +74,7 @@ static void print_help(void)
 
 static int take_pair(struct options *options, const char *text)
 {
-    return list_add_one(&options->pairs, text);
+    return list_add_one(&options->tests.pairs, text);
 }
 
 enum {
@@ -135,19 +132,20 @@ static int take_own(struct options *options, int value)
 
     switch (value) {
     case BENCH_N_PROMPT:
-        status = list_add(&options->prompts, optarg);
+        status = list_add(&options->tests.prompts, optarg);
         break;
     case BENCH_N_GEN:
-        status = list_add(&options->gens, optarg);
+        status = list_add(&options->tests.gens, optarg);
         break;
     case BENCH_PG:
         status = take_pair(options, optarg);
         break;
     case BENCH_N_DEPTH:
-        status = list_add(&options->depths, optarg);
+        status = list_add(&options->tests.depths, optarg);
         break;
     case BENCH_REPS:
-        options->reps = (uint32_t)strtoul(optarg, NULL, 10);
+        if (bench_read_count("r", optarg, &options->reps) != CLI_OK)
+            return CLI_USAGE;
         if (options->reps == 0 || options->reps > 1000)
             return cli_wrong_call("bench", "-r %s: 1 to 1000 is accepted", optarg);
         break;
@@ -172,7 +170,7 @@ static int take_own(struct options *options, int value)
         print_help();
         return -1;
     default:
-        return cli_wrong_call("bench", "see the message above");
+        return cli_unknown_option("bench");
     }
     return status == 0 ? CLI_OK : cli_wrong_call("bench", "no memory for the arguments");
 }
@@ -216,92 +214,6 @@ static int parse(int argc, char **argv, struct options *options)
     if (optind < argc)
         return cli_wrong_call("bench", "'%s' is no option", argv[optind]);
     return CLI_OK;
-}
-
-/* ---- tests ---- */
-
-struct tests {
-    struct test *entries;
-    size_t count;
-};
-
-static int add_test(struct tests *tests, struct test test)
-{
-    struct test *grown;
-
-    if (test.n_prompt == 0 && test.n_gen == 0)
-        return 0;
-    grown = realloc(tests->entries, (tests->count + 1) * sizeof *grown);
-    if (grown == NULL)
-        return -1;
-    tests->entries = grown;
-    grown[tests->count++] = test;
-    return 0;
-}
-
-static int read_count(const char *flag, const char *text, uint32_t *value)
-{
-    char *end;
-    unsigned long number = strtoul(text, &end, 10);
-
-    if (end == text || *end != '\0' || text[0] == '-' || number > (1ul << 28))
-        return cli_wrong_call("bench", "-%s %s: a whole number of tokens from 0 to %lu is accepted",
-                              flag, text, 1ul << 28);
-    *value = (uint32_t)number;
-    return CLI_OK;
-}
-
-/* One kind of test at every depth. */
-static int add_at_depth(const struct options *options, struct tests *tests, uint32_t depth)
-{
-    int status = CLI_OK;
-
-    for (size_t i = 0; i < options->prompts.count && status == CLI_OK; i++) {
-        struct test test = {.n_depth = depth};
-
-        status = read_count("p", options->prompts.items[i], &test.n_prompt);
-        if (status == CLI_OK && add_test(tests, test) != 0)
-            status = CLI_USAGE;
-    }
-    for (size_t i = 0; i < options->gens.count && status == CLI_OK; i++) {
-        struct test test = {.n_depth = depth};
-
-        status = read_count("n", options->gens.items[i], &test.n_gen);
-        if (status == CLI_OK && add_test(tests, test) != 0)
-            status = CLI_USAGE;
-    }
-    for (size_t i = 0; i < options->pairs.count && status == CLI_OK; i++) {
-        const char *pair = options->pairs.items[i];
-        struct test test = {.n_depth = depth};
-
-        if (sscanf(pair, "%u,%u", &test.n_prompt, &test.n_gen) != 2)
-            return cli_wrong_call("bench", "-pg %s: two numbers with a comma are accepted", pair);
-        if (add_test(tests, test) != 0)
-            status = CLI_USAGE;
-    }
-    return status;
-}
-
-static int make_tests(struct options *options, struct tests *tests)
-{
-    int status = CLI_OK;
-
-    if (options->prompts.count == 0 && list_add(&options->prompts, "512") != 0)
-        return CLI_USAGE;
-    if (options->gens.count == 0 && list_add(&options->gens, "128") != 0)
-        return CLI_USAGE;
-    if (options->depths.count == 0 && list_add(&options->depths, "0") != 0)
-        return CLI_USAGE;
-    for (size_t i = 0; i < options->depths.count && status == CLI_OK; i++) {
-        uint32_t depth;
-
-        status = read_count("d", options->depths.items[i], &depth);
-        if (status == CLI_OK)
-            status = add_at_depth(options, tests, depth);
-    }
-    if (status == CLI_OK && tests->count == 0)
-        return cli_wrong_call("bench", "no test: -p and -n are both 0");
-    return status;
 }
 
 /* ---- running ---- */
@@ -363,6 +275,21 @@ static struct bench_result *next_result(struct run *run, struct error *err)
     return &run->results[run->result_count];
 }
 
+/* Memory by device of the whole machine, whichever of them the plan uses. */
+static void note_memory(const struct run *run, const struct placement *placement,
+                        struct bench_result *result)
+{
+    const struct machine *whole = run->output.machine;
+
+    for (uint32_t i = 0; i < whole->device_count; i++) {
+        result->device_mib[i] = -1;
+        for (uint32_t d = 0; d < placement->device_count; d++)
+            if (strcmp(whole->devices[i].name,
+                       placement->machine->devices[placement->devices[d]].name) == 0)
+                result->device_mib[i] = (double)result->memory.devices[d].total / (1 << 20);
+    }
+}
+
 static int run_test(struct run *run, struct bench_result result, struct test test,
                     struct error *err)
 {
@@ -382,6 +309,7 @@ static int run_test(struct run *run, struct bench_result result, struct test tes
         result.reps = run->options->reps;
         result.n_ctx = placement->n_ctx;
         memory_count(placement, &result.memory);
+        note_memory(run, placement, &result);
         memory_verdict(placement, &result.memory, result.verdict, sizeof result.verdict);
         status = predict(run, placement, test, &result, err);
         if (status == 0) {
@@ -434,8 +362,6 @@ static void run_combination(struct run *run, size_t combination)
         refuse(run, &err);
         return;
     }
-    if (result.machine->device_count > run->output.device_count)
-        run->output.device_count = result.machine->device_count;
     for (size_t t = 0; t < run->tests.count; t++) {
         struct error test_err = {0};
 
@@ -545,6 +471,7 @@ static int run_all(struct run *run, struct error *err)
     run->machines[combinations] = plan_options_machine(&run->options->plans, err);
     if (run->machines[combinations] == NULL)
         return -1;
+    run->output.machine = run->machines[combinations];
     for (size_t c = 0; c < combinations; c++)
         run_combination(run, c);
     if (!run->options->no_default && !run->some_refused)
@@ -586,7 +513,8 @@ static int run_bench(struct options *options)
         return print_devices(options);
     if (plan_options_finish(&options->plans, &err) != 0)
         return cli_fail(&err);
-    status = make_tests(options, &run.tests);
+    plan_options_warn(&options->plans);
+    status = bench_make_tests(&options->tests, &run.tests);
     if (status == CLI_OK && run_all(&run, &err) != 0)
         status = cli_fail(&err);
     if (run.some_refused)
@@ -603,9 +531,6 @@ int cli_bench(int argc, char **argv)
     if (status == CLI_OK)
         status = run_bench(&options);
     plan_options_close(&options.plans);
-    list_close(&options.prompts);
-    list_close(&options.gens);
-    list_close(&options.pairs);
-    list_close(&options.depths);
+    bench_test_lists_close(&options.tests);
     return status < 0 ? CLI_OK : status;
 }

@@ -29,13 +29,16 @@ void bench_columns_note(struct bench_columns *columns, const struct bench_result
     columns->kv_resident |= result->kv_resident[0] != '\0';
     columns->n_ctx |= plan->n_ctx > 0;
     columns->is_default |= result->is_default;
+    columns->slots |= plan->n_slots > 1;
+    columns->n_cpu_moe |= plan->n_cpu_moe > 0;
+    columns->engine |= !result->is_default && plan->schedule != usual.schedule;
 }
 
 /* ---- fields of a result ---- */
 
 static uint32_t tokens_of(const struct bench_result *result)
 {
-    return result->n_prompt + result->n_gen;
+    return result->n_prompt + result->n_gen * result->plan.n_slots;
 }
 
 static double tokens_per_s(const struct bench_result *result)
@@ -75,9 +78,15 @@ static void gpu_info(const struct bench_result *result, char *text, size_t size)
                                    result->machine->devices[d].gpu);
 }
 
+/* The second resource is named where the first leaves much of the time open. */
 static void bound_text(const struct bench_result *result, char *text, size_t size)
 {
-    snprintf(text, size, "%s %.0f %%", result->bound.resource, result->bound.ratio * 100);
+    const struct timing_bound *bound = &result->bound;
+    int length = snprintf(text, size, "%s %.0f %%", bound->resource, bound->ratio * 100);
+
+    if (bound->ratio < 0.9 && bound->second_ratio >= 0.1)
+        snprintf(text + length, size - (size_t)length, ", %s %.0f %%", bound->second,
+                 bound->second_ratio * 100);
 }
 
 static const char *flash_attn_text(enum plan_tristate value)
@@ -143,7 +152,10 @@ static size_t plan_cells(struct cell *cells, size_t count, const struct bench_co
     type_text(plan->type_v, v);
     shares_text(plan->tensor_split, plan->tensor_split_count, ts, sizeof ts);
     shares_text(plan->attn_split, plan->attn_split_count, as, sizeof as);
+    add_cell(cells, &count, "engine", -14, columns->engine, plan_schedule_name(plan->schedule));
     add_number(cells, &count, "ngl", 3, true, plan->n_gpu_layers);
+    add_number(cells, &count, "ncmoe", 5, columns->n_cpu_moe,
+               plan->n_cpu_moe > result->model->n_layer ? result->model->n_layer : plan->n_cpu_moe);
     add_number(cells, &count, "n_batch", 7, columns->n_batch, plan->n_batch);
     add_number(cells, &count, "n_ubatch", 8, columns->n_ubatch, plan->n_ubatch);
     add_cell(cells, &count, "type_k", 6, columns->type_k, k);
@@ -161,6 +173,7 @@ static size_t plan_cells(struct cell *cells, size_t count, const struct bench_co
     add_cell(cells, &count, "dev", 12, columns->devices, result->devices);
     add_cell(cells, &count, "ts", 12, columns->tensor_split, ts);
     add_cell(cells, &count, "as", 12, columns->attn_split, as);
+    add_number(cells, &count, "np", 3, columns->slots, plan->n_slots);
     add_number(cells, &count, "n_ctx", 7, columns->n_ctx, result->n_ctx);
     return count;
 }
@@ -187,17 +200,14 @@ static size_t make_cells(const struct bench_output *output, const struct bench_r
         snprintf(text, sizeof text, "-");
     add_cell(cells, &count, "t/s", 20, true, text);
     bound_text(result, text, sizeof text);
-    add_cell(cells, &count, "bound", -18, true, text);
-    for (uint32_t d = 0; d < output->device_count; d++) {
+    add_cell(cells, &count, "bound", -30, true, text);
+    for (uint32_t d = 0; d < output->machine->device_count; d++) {
         text[0] = '\0';
-        if (d < result->memory.device_count)
-            snprintf(text, sizeof text, "%.0f",
-                     (double)result->memory.devices[d].total / (1 << 20));
-        add_cell(cells, &count,
-                 d < result->machine->device_count ? result->machine->devices[d].name : "", 6, true,
-                 text);
+        if (result->device_mib[d] >= 0)
+            snprintf(text, sizeof text, "%.0f", result->device_mib[d]);
+        add_cell(cells, &count, output->machine->devices[d].name, 6, true, text);
     }
-    add_cell(cells, &count, "fit", -22, true, result->verdict);
+    add_cell(cells, &count, "fit", -24, true, result->verdict);
     add_cell(cells, &count, "note", -17, output->columns.is_default,
              result->is_default ? "llama.cpp default" : "");
     return count;
@@ -278,7 +288,8 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("type_k", json_string(k));
     SET("type_v", json_string(v));
     SET("n_gpu_layers", json_integer(plan->n_gpu_layers));
-    SET("n_cpu_moe", json_integer(0));
+    SET("n_cpu_moe", json_integer(plan->n_cpu_moe > result->model->n_layer ? result->model->n_layer
+                                                                           : plan->n_cpu_moe));
     SET("split_mode", json_string(plan_split_name(plan->split)));
     SET("main_gpu", json_integer(plan->main_gpu));
     SET("no_kv_offload", json_boolean(plan->kv_on_host));
@@ -315,10 +326,13 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("n_ctx", json_integer(result->n_ctx));
     SET("bound", json_string(result->bound.resource));
     SET("bound_ratio", json_real(result->bound.ratio));
+    SET("bound_second", json_string(result->bound.second));
+    SET("bound_second_ratio", json_real(result->bound.second_ratio));
+    SET("n_parallel", json_integer(plan->n_slots));
     text[0] = '\0';
-    for (uint32_t d = 0; d < result->memory.device_count; d++)
+    for (uint32_t d = 0; d < output->machine->device_count; d++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.0f", d > 0 ? "/" : "",
-                 (double)result->memory.devices[d].total / (1 << 20));
+                 result->device_mib[d] >= 0 ? result->device_mib[d] : 0);
     SET("vram_mib", json_string(text));
     SET("fits", json_boolean(result->memory.fits));
     SET("fit", json_string(result->verdict));

@@ -28,6 +28,7 @@ struct bench_result {
     double time_s;
     struct timing_bound bound;
     struct memory_account memory;
+    double device_mib[MACHINE_DEVICES_MAX]; /* by device of the whole machine; below 0: not used */
     char verdict[64];
 };
 
@@ -35,15 +36,15 @@ struct bench_result {
 struct bench_columns {
     bool n_batch, n_ubatch, type_k, type_v, split, main_gpu, nkvo, kv_gpu_layers, kv_policy,
         kv_pinned, recurrent, flash_attn, tensor_split, attn_split, devices, n_ctx, kv_resident,
-        is_default;
+        is_default, slots, n_cpu_moe, engine;
 };
 
 struct bench_output {
     FILE *out;
     enum bench_format format;
     struct bench_columns columns;
-    uint32_t device_count; /* columns of memory */
-    size_t rows;           /* printed so far */
+    const struct machine *machine; /* the whole one: a column of memory a device */
+    size_t rows;                   /* printed so far */
 };
 
 /** Notes what a result shows, so that the head can be printed before all rows. */

@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/list.h"
+#include "cli/trace_list.h"
 #include "sim/calibrate.h"
 
 struct options {
@@ -22,7 +23,8 @@ static void print_help(void)
     puts("Usage: lopside calibrate --row ID[,ID]... --constant NAME[,NAME]... FILE|DIR...\n"
          "  or:  lopside calibrate --list --machine NAME|FILE\n"
          "Fits constants of the time model to chosen measured rows and prints each with its\n"
-         "uncertainty, as a 'fitted' part for a machine profile.\n\n"
+         "uncertainty, as a 'fitted' part for a machine profile. Files are JSON lines, as\n"
+         "traces/README.md has them, or the output of llama-bench in any format.\n\n"
          "  -r, --row ID          rows to fit to; they are never counted by 'validate'\n"
          "  -k, --constant NAME   constants to fit\n"
          "      --row-pct P       expected scatter of a row in percent (default 1)\n"
@@ -31,7 +33,8 @@ static void print_help(void)
          "      --evaluations N   at most so many evaluations (default 4000)\n"
          "      --update FILE     put the result into this profile\n"
          "  -l, --list            list the constants of --machine: value, bounds, meaning\n"
-         "      --machine NAME    for --list\n"
+         "      --machine NAME|FILE   for --list; otherwise the machine of rows that name it,\n"
+         "                        that name none, or that list its GPUs, as llama-bench does\n"
          "  -q, --quiet           no progress on stderr\n"
          "  -h, --help            this text");
 }
@@ -85,7 +88,7 @@ static int parse(int argc, char **argv, struct options *options)
             print_help();
             return -1;
         default:
-            return cli_wrong_call("calibrate", "see the message above");
+            return cli_unknown_option("calibrate");
         }
     }
     for (int i = optind; i < argc; i++)
@@ -201,36 +204,27 @@ static int update_profile(const char *path, const struct calibration *calibratio
     return status == 0 ? CLI_OK : CLI_FAILED;
 }
 
-static int load_traces(const struct list *paths, struct trace **traces, size_t *count,
-                       struct error *err)
+static int load(const struct options *options, struct trace_list *traces, struct error *err)
 {
-    int status = 0;
+    struct machine *machine;
 
-    for (size_t p = 0; p < paths->count && status == 0; p++) {
-        struct trace_files files = {0};
-
-        status = trace_find_files(paths->items[p], &files, err);
-        for (size_t i = 0; i < files.count && status == 0; i++) {
-            struct trace *grown = realloc(*traces, (*count + 1) * sizeof *grown);
-
-            if (grown == NULL) {
-                status = error_set(err, ERROR_MEMORY, "no memory for %s", files.paths[i]);
-                break;
-            }
-            *traces = grown;
-            grown[*count] = (struct trace){.count = 0};
-            status = trace_load_file(files.paths[i], &grown[*count], err);
-            *count += status == 0;
-        }
-        trace_files_close(&files);
-    }
-    return status;
+    for (size_t i = 0; i < options->paths.count; i++)
+        if (trace_list_load(traces, options->paths.items[i], err) != 0)
+            return -1;
+    if (options->machine == NULL)
+        return 0;
+    machine = machine_open(options->machine, NULL, err);
+    if (machine == NULL)
+        return -1;
+    trace_list_set_machine(traces, machine, options->machine);
+    machine_free(machine);
+    return 0;
 }
 
 static int run(struct options *options)
 {
     struct error err = {0};
-    struct trace *traces = NULL;
+    struct trace_list traces = {0};
     struct calibration calibration;
     struct calibrate_request request = {
         .rows = (const char *const *)options->rows.items,
@@ -244,10 +238,11 @@ static int run(struct options *options)
     };
     int status = CLI_OK;
 
-    if (load_traces(&options->paths, &traces, &request.trace_count, &err) != 0) {
+    if (load(options, &traces, &err) != 0) {
         status = cli_fail(&err);
     } else {
-        request.traces = traces;
+        request.traces = traces.entries;
+        request.trace_count = traces.count;
         if (calibrate(&request, &calibration, &err) != 0) {
             status = cli_fail(&err);
         } else {
@@ -259,9 +254,7 @@ static int run(struct options *options)
             calibration_close(&calibration);
         }
     }
-    for (size_t t = 0; t < request.trace_count; t++)
-        trace_close(&traces[t]);
-    free(traces);
+    trace_list_close(&traces);
     return status;
 }
 

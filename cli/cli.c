@@ -43,6 +43,12 @@ int cli_wrong_call(const char *command, const char *format, ...)
     return CLI_USAGE;
 }
 
+int cli_unknown_option(const char *command)
+{
+    fprintf(stderr, "Try 'lopside %s --help'.\n", command);
+    return CLI_USAGE;
+}
+
 void cli_warn(const char *format, ...)
 {
     va_list arguments;

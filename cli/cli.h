@@ -37,6 +37,9 @@ int cli_fail(const struct error *err);
 int cli_wrong_call(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/** After getopt's own message: where help is. @return CLI_USAGE */
+int cli_unknown_option(const char *command);
+
 /** Prints a warning, once per call, to stderr. */
 void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -39,6 +39,14 @@ int main(int argc, char **argv)
         print_help(stderr);
         return CLI_USAGE;
     }
+    if (argc > 2 && strcmp(argv[1], "help") == 0) {
+        char help[] = "--help";
+        char *arguments[] = {argv[2], help, NULL};
+
+        for (size_t i = 0; i < command_count; i++)
+            if (strcmp(argv[2], commands[i].name) == 0)
+                return commands[i].run(2, arguments);
+    }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_help(stdout);

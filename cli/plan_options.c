@@ -1,17 +1,19 @@
 #include "cli/plan_options.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
 #include "sim/machine_local.h"
 #include "sim/residency.h"
 #include "sim/word_list.h"
 
 static const struct {
     const char *short_name, *long_name, *default_value;
-    bool swept, has_value;
+    bool swept;
     const char *argument, *help;
 } table[PLAN_OPTION_COUNT] = {
 #define PLAN_OPTION_ROW(id, ...) [PLAN_OPTION_##id] = {__VA_ARGS__},
@@ -99,39 +101,61 @@ static int check_split(const struct plan_options *options, struct error *err)
     return 0;
 }
 
-/* "8-32*2" and "0-4+1" as llama-bench reads them; other text stays as it is. */
-static int expand_ranges(struct list *list)
+/* Reads "8-32*2"; false for text that is no range, which stays as it is. */
+static bool read_range(const char *text, long *first, long *last, long *step, char *operation)
+{
+    char *end;
+
+    *first = *last = strtol(text, &end, 10);
+    *step = 1;
+    *operation = '+';
+    if (end == text || *end != '-')
+        return false;
+    *last = strtol(end + 1, &end, 10);
+    if (*end == '+' || *end == '*') {
+        *operation = *end;
+        *step = strtol(end + 1, &end, 10);
+    }
+    return *end == '\0';
+}
+
+static int expand_range(const char *flag, const char *text, struct list *expanded,
+                        struct error *err)
+{
+    long first, last, step;
+    char operation;
+
+    if (!read_range(text, &first, &last, &step, &operation))
+        return list_add_one(expanded, text);
+    if (last < first || step < (operation == '*' ? 2 : 1) || (operation == '*' && first < 1) ||
+        (operation == '+' && (last - first) / step > 100000))
+        return error_set(err, ERROR_USAGE,
+                         "-%s %s: an empty or endless range; 8-32*2 and 0-4+1 are accepted", flag,
+                         text);
+    for (long n = first; n <= last; n = operation == '*' ? n * step : n + step) {
+        char number[32];
+
+        snprintf(number, sizeof number, "%ld", n);
+        if (list_add_one(expanded, number) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int plan_options_expand(const char *flag, struct list *list, struct error *err)
 {
     struct list expanded = {NULL, 0};
     int status = 0;
 
-    for (size_t i = 0; i < list->count && status == 0; i++) {
-        char *end, operation = '+';
-        long first = strtol(list->items[i], &end, 10), last = first, step = 1;
-
-        if (end != list->items[i] && *end == '-') {
-            last = strtol(end + 1, &end, 10);
-            if (*end == '+' || *end == '*') {
-                operation = *end;
-                step = strtol(end + 1, &end, 10);
-            }
-        }
-        if (*end != '\0' || end == list->items[i] || step < 1 || (operation == '*' && step < 2)) {
-            status = list_add_one(&expanded, list->items[i]);
-            continue;
-        }
-        for (long n = first; n <= last && status == 0; n = operation == '*' ? n * step : n + step) {
-            char text[32];
-
-            snprintf(text, sizeof text, "%ld", n);
-            status = list_add_one(&expanded, text);
-            if (n == 0 && operation == '*')
-                break;
-        }
+    for (size_t i = 0; i < list->count && status == 0; i++)
+        status = expand_range(flag, list->items[i], &expanded, err);
+    if (status != 0) {
+        list_close(&expanded);
+        return error_set(err, ERROR_MEMORY, "no memory for the arguments");
     }
     list_close(list);
     *list = expanded;
-    return status;
+    return 0;
 }
 
 int plan_options_finish(struct plan_options *options, struct error *err)
@@ -145,8 +169,9 @@ int plan_options_finish(struct plan_options *options, struct error *err)
             list_add_one(&options->values[id], table[id].default_value) != 0)
             return error_set(err, ERROR_MEMORY, "no memory for the arguments");
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (expand_ranges(&options->values[numbers[i]]) != 0)
-            return error_set(err, ERROR_MEMORY, "no memory for the arguments");
+        if (plan_options_expand(table[numbers[i]].short_name, &options->values[numbers[i]], err) !=
+            0)
+            return -1;
     if (check_ratio(options, PLAN_OPTION_TENSOR_SPLIT, err) != 0 ||
         check_ratio(options, PLAN_OPTION_ATTN_SPLIT, err) != 0 || check_split(options, err) != 0)
         return -1;
@@ -154,12 +179,6 @@ int plan_options_finish(struct plan_options *options, struct error *err)
         return error_set(
             err, ERROR_USAGE,
             "no model: give -m FILE.gguf or -m NAME:QUANT; 'lopside model' lists names");
-    /* One type for both is what nearly everybody means. */
-    if (options->given[PLAN_OPTION_TYPE_K] && !options->given[PLAN_OPTION_TYPE_V]) {
-        list_close(&options->values[PLAN_OPTION_TYPE_V]);
-        if (list_add_one(&options->values[PLAN_OPTION_TYPE_V], "same") != 0)
-            return error_set(err, ERROR_MEMORY, "no memory for the arguments");
-    }
     return 0;
 }
 
@@ -168,6 +187,30 @@ void plan_options_close(struct plan_options *options)
     for (int id = 0; id < PLAN_OPTION_COUNT; id++)
         list_close(&options->values[id]);
     list_close(&options->gpus);
+}
+
+static bool is_given_as(const struct plan_options *options, enum plan_option id, const char *value)
+{
+    for (size_t i = 0; options->given[id] && i < options->values[id].count; i++)
+        if (strcmp(options->values[id].items[i], value) == 0)
+            return true;
+    return false;
+}
+
+void plan_options_warn(const struct plan_options *options)
+{
+    static const enum plan_option of_host_cache[] = {PLAN_OPTION_KV_GPU_LAYERS,
+                                                     PLAN_OPTION_KV_PINNED, PLAN_OPTION_RECURRENT,
+                                                     PLAN_OPTION_KV_POLICY};
+    bool on_host = is_given_as(options, PLAN_OPTION_NKVO, "1") ||
+                   is_given_as(options, PLAN_OPTION_NKVO, "on") ||
+                   options->given[PLAN_OPTION_KV_RESIDENT];
+
+    for (size_t i = 0; i < sizeof of_host_cache / sizeof *of_host_cache; i++)
+        if (options->given[of_host_cache[i]] && !on_host)
+            cli_warn("-%s has no effect without -nkvo 1", table[of_host_cache[i]].short_name);
+    if (options->given[PLAN_OPTION_KV_RESIDENT] && options->given[PLAN_OPTION_KV_GPU_LAYERS])
+        cli_warn("-kvr says which layers are resident; -kvgl has no effect beside it");
 }
 
 void plan_options_print_help(void)
@@ -225,6 +268,11 @@ struct machine *plan_options_machine(const struct plan_options *options, struct 
 {
     struct machine *machine;
 
+    if (options->gpus.count > 0 && (options->machine != NULL || options->variant != NULL)) {
+        error_set(err, ERROR_USAGE, "--gpu composes a machine, %s names one; give one of the two",
+                  options->machine != NULL ? "--machine" : "--variant");
+        return NULL;
+    }
     if (options->gpus.count > 0)
         return machine_compose((const char *const *)options->gpus.items, options->gpus.count, err);
     if (options->machine != NULL)
@@ -248,11 +296,28 @@ struct machine *plan_options_machine(const struct plan_options *options, struct 
     return machine;
 }
 
+/* The chosen devices keep the names by which they were chosen. */
+static int keep_named(struct machine *machine, const uint32_t *order, size_t count,
+                      struct error *err)
+{
+    char names[MACHINE_DEVICES_MAX][sizeof machine->devices[0].name];
+
+    for (size_t i = 0; i < count; i++)
+        memcpy(names[i], machine->devices[order[i]].name, sizeof names[i]);
+    if (machine_keep_devices(machine, order, count, err) != 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(machine->devices[i].name, names[i], sizeof names[i]);
+        memcpy(machine->nodes[machine->devices[i].node].name, names[i], sizeof names[i]);
+    }
+    return 0;
+}
+
 int plan_options_select(const struct plan_options *options, size_t index, struct machine *machine,
                         struct error *err)
 {
     const char *text = plan_options_value(options, index, PLAN_OPTION_DEVICES);
-    uint32_t order[MACHINE_DEVICES_MAX];
+    uint32_t order[MACHINE_DEVICES_MAX] = {0};
     size_t count = 0;
 
     if (strcmp(text, "auto") == 0)
@@ -271,7 +336,7 @@ int plan_options_select(const struct plan_options *options, size_t index, struct
             order[count++] = (uint32_t)device;
         text += length + (text[length] == '/');
     }
-    return machine_keep_devices(machine, order, count, err);
+    return keep_named(machine, order, count, err);
 }
 
 /* ---- plans ---- */
@@ -312,7 +377,8 @@ static int read_shares(const char *flag, const char *text, float *shares, uint32
         char *end;
         float share = strtof(at, &end);
 
-        if (end == at || !(share >= 0) || (*end != '\0' && *end != '/' && *end != ';'))
+        if (end == at || !(share >= 0) || !isfinite(share) ||
+            (*end != '\0' && *end != '/' && *end != ';'))
             return error_set(err, ERROR_USAGE,
                              "-%s %s: shares of 0 or more joined by slashes are "
                              "accepted, as 60/40",
@@ -378,7 +444,7 @@ static int read_words(const struct plan_options *options, size_t index, struct p
 static int read_numbers(const struct plan_options *options, size_t index, struct plan *plan,
                         struct error *err)
 {
-    long main_gpu, ngl, kvgl, batch, ubatch, ctx;
+    long main_gpu, ngl, kvgl, batch, ubatch, ctx, moe, slots;
 
     if (read_number("mg", plan_options_value(options, index, PLAN_OPTION_MAIN_GPU), 0, 255,
                     &main_gpu, err) != 0 ||
@@ -391,8 +457,14 @@ static int read_numbers(const struct plan_options *options, size_t index, struct
         read_number("ub", plan_options_value(options, index, PLAN_OPTION_N_UBATCH), 1, 1 << 24,
                     &ubatch, err) != 0 ||
         read_number("c", plan_options_value(options, index, PLAN_OPTION_N_CTX), 0, 1 << 28, &ctx,
+                    err) != 0 ||
+        read_number("ncmoe", plan_options_value(options, index, PLAN_OPTION_N_CPU_MOE), 0, 100000,
+                    &moe, err) != 0 ||
+        read_number("np", plan_options_value(options, index, PLAN_OPTION_N_SLOTS), 1, 4096, &slots,
                     err) != 0)
         return -1;
+    plan->n_cpu_moe = (uint32_t)moe;
+    plan->n_slots = (uint32_t)slots;
     plan->main_gpu = (uint32_t)main_gpu;
     plan->n_gpu_layers = (int32_t)ngl;
     plan->kv_gpu_layers = (int32_t)kvgl;
@@ -405,22 +477,40 @@ static int read_numbers(const struct plan_options *options, size_t index, struct
 static int read_cache(const struct plan_options *options, size_t index, struct plan *plan,
                       struct error *err)
 {
-    const char *v = plan_options_value(options, index, PLAN_OPTION_TYPE_V);
-
     if (read_type("ctk", plan_options_value(options, index, PLAN_OPTION_TYPE_K), &plan->type_k,
                   err) != 0)
         return -1;
-    plan->type_v = plan->type_k;
-    if (strcmp(v, "same") != 0 && read_type("ctv", v, &plan->type_v, err) != 0)
+    if (read_type("ctv", plan_options_value(options, index, PLAN_OPTION_TYPE_V), &plan->type_v,
+                  err) != 0)
         return -1;
     return read_switch("nkvo", plan_options_value(options, index, PLAN_OPTION_NKVO),
                        &plan->kv_on_host, err) != 0 ||
                    read_switch("kvcp", plan_options_value(options, index, PLAN_OPTION_KV_PINNED),
                                &plan->kv_pinned, err) != 0 ||
                    read_switch("rso", plan_options_value(options, index, PLAN_OPTION_RECURRENT),
-                               &plan->recurrent_on_device, err) != 0
+                               &plan->recurrent_on_device, err) != 0 ||
+                   read_switch("kvu", plan_options_value(options, index, PLAN_OPTION_KV_UNIFIED),
+                               &plan->kv_unified, err) != 0
                ? -1
                : 0;
+}
+
+/* Of llama.cpp's patterns those that mean all experts. */
+static int read_override(const char *text, struct plan *plan, struct error *err)
+{
+    const char *place = text != NULL ? strrchr(text, '=') : NULL;
+
+    if (text == NULL)
+        return 0;
+    if (place == NULL || strcmp(place, "=CPU") != 0 || strstr(text, "exps") == NULL ||
+        strpbrk(text, "0123456789[{") != NULL)
+        return error_set(
+            err, ERROR_USAGE,
+            "-ot %s: only all experts on the host are modelled, -ot exps=CPU; -ncmoe N "
+            "puts those of the first N layers there",
+            text);
+    plan->n_cpu_moe = UINT32_MAX;
+    return 0;
 }
 
 int plan_options_plan(const struct plan_options *options, size_t index, const struct model *model,
@@ -436,7 +526,8 @@ int plan_options_plan(const struct plan_options *options, size_t index, const st
         read_shares("ts", plan_options_value(options, index, PLAN_OPTION_TENSOR_SPLIT),
                     plan->tensor_split, &plan->tensor_split_count, err) != 0 ||
         read_shares("as", plan_options_value(options, index, PLAN_OPTION_ATTN_SPLIT),
-                    plan->attn_split, &plan->attn_split_count, err) != 0)
+                    plan->attn_split, &plan->attn_split_count, err) != 0 ||
+        read_override(plan_options_value(options, index, PLAN_OPTION_OVERRIDE), plan, err) != 0)
         return -1;
     plan->all_logits = plan->schedule == PLAN_SCHEDULE_LLAMA_CPP;
     if (explicit_set == NULL)

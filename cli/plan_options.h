@@ -6,42 +6,48 @@
 #include "cli/list.h"
 #include "sim/plan.h"
 
-/* Short name, long name, default, whether lists are swept, whether a value follows,
- * argument as help shows it, help. The order is that of the sweep, outermost first. */
-#define PLAN_OPTIONS(OPTION) \
-    OPTION(MODEL, "m", "model", NULL, true, true, "FILE.gguf|NAME:QUANT", "model") \
-    OPTION(DEVICES, "dev", "device", "auto", true, true, "CUDA0/CUDA1", "devices to use, in this order") \
-    OPTION(ENGINE, "engine", "engine", "llama.cpp-fork", true, true, "llama.cpp|llama.cpp-fork", \
-           "whose schedule: the fork has -as, -kvgl, -kvcp and -rso") \
-    OPTION(SPLIT, "sm", "split-mode", "layer", true, true, "none|layer|tensor", "split mode") \
-    OPTION(MAIN_GPU, "mg", "main-gpu", "0", true, true, "N", "device of -sm none") \
-    OPTION(N_GPU_LAYERS, "ngl", "n-gpu-layers", "-1", true, true, "N", "layers on devices; -1: all") \
-    OPTION(N_BATCH, "b", "batch-size", "2048", true, true, "N", "batch") \
-    OPTION(N_UBATCH, "ub", "ubatch-size", "512", true, true, "N", "ubatch") \
-    OPTION(TYPE_K, "ctk", "cache-type-k", "f16", true, true, "TYPE", "K cache type") \
-    OPTION(TYPE_V, "ctv", "cache-type-v", "f16", true, true, "TYPE", "V cache type") \
-    OPTION(FLASH_ATTN, "fa", "flash-attn", "auto", true, true, "0|1|auto", "flash attention") \
-    OPTION(NKVO, "nkvo", "no-kv-offload", "0", true, true, "0|1", "KV cache in host memory") \
-    OPTION(KV_GPU_LAYERS, "kvgl", "kv-gpu-layers", "-1", true, true, "N", \
-           "with -nkvo 1: layers whose cache stays on devices") \
-    OPTION(KV_POLICY, "kvp", "kv-policy", "slowest-first", true, true, \
-           "round-robin|slowest-first|layer-order", "which layers -kvgl takes") \
-    OPTION(KV_PINNED, "kvcp", "kv-cpu-pinned", "0", true, true, "0|1", "host cache in pinned memory") \
-    OPTION(RECURRENT, "rso", "recurrent-state-offload", "0", true, true, "0|1", \
-           "with -nkvo 1: recurrent state stays on devices") \
-    OPTION(TENSOR_SPLIT, "ts", "tensor-split", "0", true, true, "A/B[,A/B]", \
-           "share of each device, as 60/40") \
-    OPTION(ATTN_SPLIT, "as", "attn-split", "0", true, true, "A/B[,A/B]", \
-           "share of attention heads, as 1/0; -sm tensor only") \
-    OPTION(KV_RESIDENT, "kvr", "kv-resident", NULL, false, true, "LAYERS[@DEVICES],...", \
-           "exactly these layers keep their cache on devices: 3-31@CUDA1,35@CUDA0+CUDA1") \
-    OPTION(N_CTX, "c", "ctx-size", "0", true, true, "N", "context; 0: what the test needs")
+/* Short name, long name, default, whether lists are swept, argument as help shows it,
+ * help. The order is that of the sweep, outermost first, as in llama-bench. */
+#define PLAN_OPTIONS(OPTION)                                                                       \
+    OPTION(MODEL, "m", "model", NULL, true, "FILE.gguf|NAME:QUANT", "model")                       \
+    OPTION(ENGINE, "engine", "engine", "llama.cpp-fork", true, "llama.cpp|llama.cpp-fork",         \
+           "whose schedule: the fork has -as, -kvgl, -kvcp and -rso")                              \
+    OPTION(N_GPU_LAYERS, "ngl", "n-gpu-layers", "-1", true, "N", "layers on devices; -1: all")     \
+    OPTION(N_CPU_MOE, "ncmoe", "n-cpu-moe", "0", true, "N",                                        \
+           "first layers whose experts stay on the host")                                          \
+    OPTION(SPLIT, "sm", "split-mode", "layer", true, "none|layer|tensor", "split mode")            \
+    OPTION(MAIN_GPU, "mg", "main-gpu", "0", true, "N", "device of -sm none")                       \
+    OPTION(DEVICES, "dev", "device", "auto", true, "CUDA0/CUDA1", "devices to use, in this order") \
+    OPTION(TENSOR_SPLIT, "ts", "tensor-split", "0", true, "A/B[,A/B]",                             \
+           "share of each device, as 60/40")                                                       \
+    OPTION(ATTN_SPLIT, "as", "attn-split", "0", true, "A/B[,A/B]",                                 \
+           "share of attention heads, as 1/0; -sm tensor only")                                    \
+    OPTION(OVERRIDE, "ot", "override-tensor", NULL, false, "exps=CPU",                             \
+           "experts of all layers stay on the host")                                               \
+    OPTION(N_BATCH, "b", "batch-size", "2048", true, "N", "batch")                                 \
+    OPTION(N_UBATCH, "ub", "ubatch-size", "512", true, "N", "ubatch")                              \
+    OPTION(TYPE_K, "ctk", "cache-type-k", "f16", true, "TYPE", "K cache type")                     \
+    OPTION(TYPE_V, "ctv", "cache-type-v", "f16", true, "TYPE", "V cache type")                     \
+    OPTION(NKVO, "nkvo", "no-kv-offload", "0", true, "0|1", "KV cache in host memory")             \
+    OPTION(KV_GPU_LAYERS, "kvgl", "kv-gpu-layers", "-1", true, "N",                                \
+           "with -nkvo 1: layers whose cache stays on devices")                                    \
+    OPTION(KV_POLICY, "kvp", "kv-policy", "slowest-first", true,                                   \
+           "round-robin|slowest-first|layer-order", "which layers -kvgl takes")                    \
+    OPTION(KV_PINNED, "kvcp", "kv-cpu-pinned", "0", true, "0|1", "host cache in pinned memory")    \
+    OPTION(RECURRENT, "rso", "recurrent-state-offload", "0", true, "0|1",                          \
+           "with -nkvo 1: recurrent state stays on devices")                                       \
+    OPTION(KV_RESIDENT, "kvr", "kv-resident", NULL, false, "LAYERS[@DEVICES],...",                 \
+           "exactly these layers keep their cache on devices: 3-31+4@CUDA1,35@CUDA0+CUDA1")        \
+    OPTION(FLASH_ATTN, "fa", "flash-attn", "auto", true, "0|1|auto", "flash attention")            \
+    OPTION(N_SLOTS, "np", "parallel", "1", true, "N", "sequences decoded together")                \
+    OPTION(KV_UNIFIED, "kvu", "kv-unified", "1", true, "0|1", "they share one cache")              \
+    OPTION(N_CTX, "c", "ctx-size", "0", true, "N", "context; 0: what the test needs")
 
 enum plan_option {
 #define PLAN_OPTION_ENUM(id, ...) PLAN_OPTION_##id,
     PLAN_OPTIONS(PLAN_OPTION_ENUM)
 #undef PLAN_OPTION_ENUM
-    PLAN_OPTION_COUNT
+        PLAN_OPTION_COUNT
 };
 
 struct plan_options {
@@ -69,6 +75,12 @@ int plan_options_take(struct plan_options *options, int value, const char *argum
  */
 int plan_options_finish(struct plan_options *options, struct error *err);
 void plan_options_close(struct plan_options *options);
+
+/** Replaces ranges in a list, "8-32*2" and "0-4+1", by their numbers. */
+int plan_options_expand(const char *flag, struct list *list, struct error *err);
+
+/** Warns of flags that have no effect together. */
+void plan_options_warn(const struct plan_options *options);
 
 /** Prints a help line for each. */
 void plan_options_print_help(void);

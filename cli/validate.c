@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/trace_list.h"
 #include "sim/validate.h"
 
 struct options {
@@ -17,13 +18,15 @@ struct options {
 static void print_help(void)
 {
     puts("Usage: lopside validate [OPTION]... FILE|DIR...\n"
-         "Predicts every measured row of the files (JSON lines; traces/README.md has the\n"
-         "format) and prints how far apart the two are. A row that was used to fit the\n"
-         "machine's constants, or repeats one, is reported apart and not counted.\n\n"
+         "Predicts every measured row of the files (JSON lines, as traces/README.md has them,\n"
+         "or the output of llama-bench in any format) and prints how far apart the two are.\n"
+         "A row that was used to fit the machine's constants, or repeats one, is reported\n"
+         "apart and not counted. Of a directory, all *.jsonl are read.\n\n"
          "  -o, --output md|json  the table (default), or all rows as JSON\n"
          "  -a, --all             list every row, not only the worst\n"
          "  -w, --worst N         how many of the worst rows to list (default 10)\n"
-         "      --machine FILE    use this profile for rows that name its machine\n"
+         "      --machine NAME|FILE   the machine of rows that name it, that name none, or\n"
+         "                        that list its GPUs, as llama-bench does\n"
          "  -h, --help            this text\n\n"
          "Errors are (predicted - measured) / measured in percent; percentiles are by\n"
          "nearest rank over absolute errors.");
@@ -58,7 +61,7 @@ static int parse(int argc, char **argv, struct options *options)
             print_help();
             return -1;
         default:
-            return cli_wrong_call("validate", "see the message above");
+            return cli_unknown_option("validate");
         }
     }
     if (optind == argc)
@@ -76,9 +79,16 @@ static void print_figures(const struct validate_figures *f, const char *name)
 
 static void print_row(const struct validate_row *row)
 {
-    printf("| %-24s | %-4s | %10.2f | %10.2f | %+7.2f | %-9s | %.80s |\n", row->row->id,
-           row->row->metric, row->measured, row->predicted, row->error_pct,
-           validate_status_name(row->status), row->reason);
+    bool predicted = row->status != VALIDATE_SKIPPED && row->status != VALIDATE_DERIVED;
+    char value[32] = "-", error[32] = "-";
+
+    if (predicted) {
+        snprintf(value, sizeof value, "%.2f", row->predicted);
+        snprintf(error, sizeof error, "%+.2f", row->error_pct);
+    }
+    printf("| %-24s | %-10s | %10.2f | %10s | %7s | %-9s | %.80s |\n", row->row->id,
+           row->row->metric, row->measured, value, error, validate_status_name(row->status),
+           row->reason);
 }
 
 static int by_error(const void *a, const void *b)
@@ -105,11 +115,12 @@ static void print_rows(const struct validation *validation, const struct options
         if (count > options->worst)
             count = options->worst;
     }
-    printf("\n| %-24s | %-4s | %10s | %10s | %7s | %-9s | reason |\n",
+    printf("\n| %-24s | %-10s | %10s | %10s | %7s | %-9s | reason |\n",
            options->all ? "row" : "worst rows", "what", "measured", "predicted", "error %",
            "status");
-    puts("| ------------------------ | ---- | ---------: | ---------: | ------: | --------- | "
-         "------ |");
+    puts(
+        "| ------------------------ | ---------- | ---------: | ---------: | ------: | --------- | "
+        "------ |");
     for (size_t i = 0; i < count; i++)
         print_row(rows[i]);
     free(rows);
@@ -206,33 +217,7 @@ static int print_json(const struct validation *validation)
 
 /* ---- running ---- */
 
-struct traces {
-    struct trace *entries;
-    size_t count;
-};
-
-static int load(const char *path, struct traces *traces, struct error *err)
-{
-    struct trace_files files = {0};
-    int status = trace_find_files(path, &files, err);
-
-    for (size_t i = 0; i < files.count && status == 0; i++) {
-        struct trace *grown = realloc(traces->entries, (traces->count + 1) * sizeof *grown);
-
-        if (grown == NULL) {
-            status = error_set(err, ERROR_MEMORY, "no memory for %s", files.paths[i]);
-            break;
-        }
-        traces->entries = grown;
-        grown[traces->count] = (struct trace){.count = 0};
-        status = trace_load_file(files.paths[i], &grown[traces->count], err);
-        traces->count += status == 0;
-    }
-    trace_files_close(&files);
-    return status;
-}
-
-static int run(const struct traces *traces, const struct options *options, struct error *err)
+static int run(struct trace_list *traces, const struct options *options, struct error *err)
 {
     struct validation validation;
     struct machine *machine = NULL;
@@ -241,6 +226,7 @@ static int run(const struct traces *traces, const struct options *options, struc
         machine = machine_open(options->profile, NULL, err);
         if (machine == NULL)
             return -1;
+        trace_list_set_machine(traces, machine, machine->name);
     }
     if (validate_rows(traces->entries, traces->count, machine, &validation, err) != 0) {
         machine_free(machine);
@@ -258,7 +244,7 @@ static int run(const struct traces *traces, const struct options *options, struc
 int cli_validate(int argc, char **argv)
 {
     struct options options;
-    struct traces traces = {0};
+    struct trace_list traces = {0};
     struct error err = {0};
     int status = parse(argc, argv, &options);
 
@@ -266,11 +252,9 @@ int cli_validate(int argc, char **argv)
         return status < 0 ? CLI_OK : status;
     status = 0;
     for (int i = optind; i < argc && status == 0; i++)
-        status = load(argv[i], &traces, &err);
+        status = trace_list_load(&traces, argv[i], &err);
     if (status == 0)
         status = run(&traces, &options, &err);
-    for (size_t i = 0; i < traces.count; i++)
-        trace_close(&traces.entries[i]);
-    free(traces.entries);
+    trace_list_close(&traces);
     return status == 0 ? CLI_OK : cli_fail(&err);
 }

@@ -85,8 +85,11 @@ static int open_row(struct fit *fit, size_t index, struct error *err)
         return error_set(err, ERROR_USAGE, "no row %s in the traces", id);
     if (row_case_read(row, &fitted->c, reason, sizeof reason) != 0)
         return error_set(err, ERROR_USAGE, "row %s cannot be predicted: %s", id, reason);
-    if (fitted->c.metric != ROW_PP && fitted->c.metric != ROW_TG)
-        return error_set(err, ERROR_USAGE, "row %s is no speed; pp and tg rows can be fitted", id);
+    if (!row_metric_is_speed(fitted->c.metric))
+        return error_set(err, ERROR_USAGE,
+                         "row %s is no speed; pp, tg and prefill_ms rows can be fitted", id);
+    if (row->value.kind != TRACE_VALUE_NUMBER || !(row->value.number > 0))
+        return error_set(err, ERROR_USAGE, "row %s has no value above 0 to fit to", id);
     for (size_t i = 0; i < index; i++) {
         const struct row_case *other = &fit->rows[i].c;
 
@@ -141,6 +144,11 @@ static int locate_constants(struct fit *fit, struct error *err)
             return error_set(err, ERROR_USAGE,
                              "no constant %s in the rows' machines; 'lopside calibrate --list' "
                              "has the names",
+                             request->constants[k]);
+        if (!(fit->start[k] > 0))
+            return error_set(err, ERROR_USAGE,
+                             "constant %s is 0, from where a fit of its logarithm cannot start; "
+                             "give it a value in the profile",
                              request->constants[k]);
     }
     return 0;
@@ -329,9 +337,15 @@ static int uncertainties(struct fit *fit, const double *logs, double *ratios, st
             normal[a * n + b] = sum;
         }
     }
+    /* A constant that nothing depends on must not make the others uncertain. */
+    for (size_t k = 0; k < n; k++) {
+        ratios[k] = normal[k * n + k] == 0 ? INFINITY : 0;
+        if (normal[k * n + k] == 0)
+            normal[k * n + k] = 1;
+    }
     if (invert(normal, n))
         for (size_t k = 0; k < n; k++)
-            ratios[k] = normal[k * n + k] > 0 ? sqrt(normal[k * n + k]) * excess : INFINITY;
+            ratios[k] += normal[k * n + k] > 0 ? sqrt(normal[k * n + k]) * excess : INFINITY;
     else
         for (size_t k = 0; k < n; k++)
             ratios[k] = INFINITY;

@@ -7,7 +7,7 @@
 struct calibrate_request {
     const struct trace *traces;
     size_t trace_count;
-    const char *const *rows;      /* ids of the rows to fit to */
+    const char *const *rows; /* ids of the rows to fit to */
     size_t row_count;
     const char *const *constants; /* names, as machine_constants() lists them */
     size_t constant_count;

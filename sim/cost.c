@@ -74,13 +74,22 @@ static double tile_columns(uint32_t tokens)
     return (width + 7) / 8 * 8;
 }
 
-static double matvec_s(const struct rates *rates, const struct program_task *task, double bytes)
+/* Seconds of decoding the weights once. */
+static double decode_s(const struct rates *rates, const struct program_task *task)
 {
     enum machine_weight_class class = machine_weight_class_of(task->type);
     double weights = (double)task->rows * (double)task->columns * task->experts;
 
+    return weights / (rates->sm_clock * rates->family->matvec_rate[class]);
+}
+
+/* Decoded weights meet one column after the other. */
+static double matvec_s(const struct rates *rates, const struct program_task *task, double bytes)
+{
+    double columns = task->kind == TASK_EXPERTS ? 1 : task->tokens;
+
     return fmax(bytes / rates->bytes_per_s,
-                weights / (rates->sm_clock * rates->family->matvec_rate[class]));
+                decode_s(rates, task) * (1 + rates->family->column_ratio * (columns - 1)));
 }
 
 /* Columns that are computed, whole tiles. The tiles' width follows from all tokens; an
@@ -103,9 +112,15 @@ static double matmul_s(const struct rates *rates, const struct program_task *tas
     double rate =
         (floating ? rates->fp16_per_s : rates->int8_per_s) * rates->family->matmul_ratio[class];
     double rows = floating ? (double)task->rows : ceil((double)task->rows / 128) * 128;
-    double operations = 2 * rows * (double)task->columns * matmul_columns(task);
+    double columns = matmul_columns(task);
+    double operations = 2 * rows * (double)task->columns * columns;
+    double passes = columns / task->experts / tile_columns(task->tokens);
+    double time_s = fmax(operations / rate, bytes / rates->bytes_per_s);
 
-    return fmax(operations / rate, bytes / rates->bytes_per_s);
+    /* Each column tile decodes the weights again. */
+    return floating
+               ? time_s
+               : fmax(time_s, passes * decode_s(rates, task) / rates->family->tile_decode_ratio);
 }
 
 static double product_s(const struct rates *rates, const struct machine_device *device,
@@ -145,6 +160,15 @@ static bool uses_vector_kernel(const struct machine_device *device, const struct
     return ada_or_newer ? !(group > 4 && cells >= 8192) : group < 2;
 }
 
+/* A tile has room for eight tokens; with fewer, part of the tensor cores' work is wasted. */
+static double tensor_core_attention_ratio(const struct machine_family *family,
+                                          const struct program_task *task)
+{
+    if (task->tokens <= 1)
+        return family->attn_one_ratio;
+    return fmax(family->attn_one_ratio, family->attn_mma_ratio * fmin(1, task->tokens / 8.0));
+}
+
 /* Source of the choice of kernel: ggml-cuda/fattn.cu. The tensor-core kernel works on
  * f16: a quantised window is converted in full first, written and read again. */
 static double attention_s(const struct rates *rates, const struct machine_device *device,
@@ -158,24 +182,24 @@ static double attention_s(const struct rates *rates, const struct machine_device
                     bytes / rates->bytes_per_s);
     if (tensor_type_info(task->cache_type)->quantised)
         bytes += cells * 2 * 2 * 2.0 * task->kv_heads * task->head_dim;
-    rate = rates->fp16_per_s *
-           (task->tokens <= 8 ? rates->family->attn_one_ratio : rates->family->attn_mma_ratio);
+    rate = rates->fp16_per_s * tensor_core_attention_ratio(rates->family, task);
     return fmax(flops * tile_waste(task) / rate, bytes / rates->bytes_per_s);
 }
 
 /* The state is copied out of the cache, read, and written back: four transfers, of which a
  * second-level cache that holds the copy keeps two. In prefill each head runs through the
- * tokens one by one: waves of blocks (a quarter of the state's columns each, 128 threads,
+ * tokens one by one: waves of blocks (four columns of a head's state each, 128 threads,
  * 1536 threads a multiprocessor) times tokens times the latency of a step. */
 static double delta_net_s(const struct rates *rates, const struct machine_device *device,
                           const struct program_task *task, double bytes)
 {
-    double blocks = task->heads * task->head_dim / 4.0;
+    double sequences = task->sequences > 1 ? task->sequences : 1;
+    double blocks = sequences * task->heads * task->head_dim / 4.0;
     double waves = ceil(blocks * 128 / (device->sm_count * 1536.0));
     double transfers = (double)device->l2_bytes >= 2 * task->state_bytes ? 2 : 4;
 
     return fmax((bytes + transfers * task->state_bytes) / rates->bytes_per_s,
-                waves * task->tokens * rates->family->gdn_step_s);
+                waves * task->tokens / sequences * rates->family->gdn_step_s);
 }
 
 double cost_kernel_s(const struct machine *machine, const struct machine_device *device,

@@ -40,6 +40,7 @@ struct engine_task {
 /** What a flow crosses; `limit_gbs` 0 means that only the links limit it. */
 struct engine_route {
     double limit_gbs;
+    bool uncounted; /* its flows are accounted for elsewhere: not in engine_link_busy_s */
     uint32_t link_count;
     uint16_t links[ENGINE_ROUTE_LINKS_MAX];
     double weights[ENGINE_ROUTE_LINKS_MAX]; /* bytes on the link per byte of the flow; usually 1 */
@@ -108,7 +109,7 @@ double engine_queue_busy_s(const struct engine *engine, unsigned queue);
 /** Seconds for which the host thread was issuing (not waiting), since the reset. */
 double engine_host_busy_s(const struct engine *engine);
 
-/** Seconds for which at least one flow crossed the link, since the reset. */
+/** Seconds for which at least one flow that counts crossed the link, since the reset. */
 double engine_link_busy_s(const struct engine *engine, unsigned link);
 
 #endif

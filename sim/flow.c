@@ -116,7 +116,7 @@ static void progress(struct flow_set *set, double time_s)
             const struct engine_route *route = &set->routes[set->flows[i].route];
 
             set->flows[i].remaining_bytes -= elapsed_s * set->flows[i].rate;
-            for (uint32_t l = 0; l < route->link_count; l++)
+            for (uint32_t l = 0; !route->uncounted && l < route->link_count; l++)
                 set->weight[route->links[l]] = 1;
         }
         for (size_t link = 0; link < set->link_count; link++)

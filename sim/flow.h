@@ -27,7 +27,7 @@ struct flow_set {
     size_t count, capacity;
     double *spare;  /* per link: capacity not given away yet */
     double *weight; /* per link: weights of flows that still grow */
-    double *busy_s; /* per link: time with at least one flow */
+    double *busy_s; /* per link: time with at least one flow that counts */
 };
 
 int flow_set_init(struct flow_set *set, const double *link_rate, size_t link_count,

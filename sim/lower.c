@@ -71,6 +71,16 @@ void lower_kernel(struct lowering *lowering, uint32_t d, int layer, struct progr
     lower_add(lowering, task);
 }
 
+uint32_t lower_sequences(const struct lowering *lowering)
+{
+    return lowering->step.sequences > 1 ? lowering->step.sequences : 1;
+}
+
+uint32_t lower_streams(const struct lowering *lowering)
+{
+    return lowering->placement->plan.kv_unified ? 1 : lower_sequences(lowering);
+}
+
 void lower_break(struct lowering *lowering, uint32_t d)
 {
     lowering->open &= ~(1u << d);
@@ -105,7 +115,7 @@ void lower_sync(struct lowering *lowering, uint32_t d, uint32_t calls)
 /* A copy between host and device that the host thread waits for. */
 struct program_task lower_blocking_copy(enum task_kind kind, uint32_t d, int layer, double bytes)
 {
-    bool out = kind == TASK_KV_ROWS || kind == TASK_STATE_OUT;
+    bool out = kind == TASK_KV_ROWS || kind == TASK_STATE_OUT || kind == TASK_ACTIVATIONS;
 
     return (struct program_task){
         .kind = kind,
@@ -237,31 +247,122 @@ static void move_to(struct lowering *lowering, int from, uint32_t to)
     add_inputs(lowering, to, false);
 }
 
-static void all_reduce(struct lowering *lowering, int layer)
+/* Sums `tokens` columns of the devices' partial results. */
+static struct program_task all_reduce_task(const struct lowering *lowering, int layer,
+                                           uint32_t tokens)
 {
-    const struct placement *placement = lowering->placement;
-    uint32_t count = placement->device_count;
-    uint64_t elements = (uint64_t)lowering->model->n_embd * lowering->step.tokens;
+    uint32_t count = lowering->placement->device_count;
+    uint64_t elements = (uint64_t)lowering->model->n_embd * tokens;
     /* From a size on the payload is bf16: ggml-cuda.cu, ggml_backend_cuda_comm_allreduce. */
     uint64_t half_from = count == 2 ? 32768 : count == 3 ? 131072 : 262144;
     bool half = elements >= half_from;
-    struct program_task task = {.kind = TASK_ALL_REDUCE,
-                                .device = 0,
-                                .layer = layer,
-                                .tensor = -1,
-                                .launches = 1,
-                                .kernels = half ? 2 : 0,
-                                .tokens = lowering->step.tokens,
-                                .bytes = (double)elements * (half ? 2 : 4)};
 
-    if (count < 2)
-        return;
-    task.queues = UINT64_C(1) << PROGRAM_QUEUE_COLLECTIVE;
-    for (uint32_t d = 0; d < count; d++) {
+    return (struct program_task){.kind = TASK_ALL_REDUCE,
+                                 .device = 0,
+                                 .layer = layer,
+                                 .tensor = -1,
+                                 .launches = 1,
+                                 .kernels = half ? 2 : 0,
+                                 .tokens = tokens,
+                                 .bytes = (double)elements * (half ? 2 : 4),
+                                 .queues = UINT64_C(1) << PROGRAM_QUEUE_COLLECTIVE};
+}
+
+static void all_reduce(struct lowering *lowering, int layer)
+{
+    struct program_task task = all_reduce_task(lowering, layer, lowering->step.tokens);
+
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
         task.queues |= UINT64_C(1) << program_queue_compute(d);
         lower_break(lowering, d);
     }
     lower_add(lowering, task);
+}
+
+/* ---- projections in chunks ---- */
+
+/* Two halves, for batches that are worth it. */
+uint32_t lower_chunks(const struct lowering *lowering)
+{
+    const struct plan *plan = &lowering->placement->plan;
+
+    return plan->split == PLAN_SPLIT_TENSOR && plan->all_reduce >= PLAN_ALL_REDUCE_CHUNKED &&
+                   lowering->step.tokens >= 32
+               ? 2
+               : 1;
+}
+
+/* The next chunk of each device's projection; `ends` gets the tasks. */
+static void next_chunk(struct lowering *lowering, uint32_t layer, uint32_t *ends)
+{
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
+        struct program_task task;
+
+        if (lowering->failed)
+            return;
+        task = lowering->program->tasks[lowering->tail[d]];
+        task.dependency_count = 0;
+        lower_kernel(lowering, d, (int)layer, task);
+        ends[d] = (uint32_t)lowering->program->task_count - 1;
+    }
+}
+
+/* A chunk's sum beside the computing streams: on the collective's own queue. */
+static uint32_t reduce_chunk(struct lowering *lowering, uint32_t layer, const uint32_t *ends)
+{
+    uint32_t tokens = lowering->step.tokens / lower_chunks(lowering);
+    struct program_task task = all_reduce_task(lowering, (int)layer, tokens);
+    uint32_t index;
+
+    task.queues = UINT64_C(1) << PROGRAM_QUEUE_BESIDE;
+    index = lower_add(lowering, task);
+
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++)
+        lower_depend(lowering, ends[d]);
+    return index;
+}
+
+/* The sums of a part whose projections are chunked: in one at the end, or each beside the
+ * next chunk's projection. */
+static void reduce_in_chunks(struct lowering *lowering, uint32_t layer)
+{
+    bool overlapped = lowering->placement->plan.all_reduce == PLAN_ALL_REDUCE_OVERLAPPED;
+    uint32_t ends[MACHINE_DEVICES_MAX], last = 0;
+
+    memcpy(ends, lowering->tail, sizeof ends);
+    for (uint32_t chunk = 0; chunk < lower_chunks(lowering); chunk++) {
+        if (chunk > 0)
+            next_chunk(lowering, layer, ends);
+        if (overlapped)
+            last = reduce_chunk(lowering, layer, ends);
+    }
+    if (!overlapped) {
+        all_reduce(lowering, (int)layer);
+        return;
+    }
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
+        lower_add(lowering,
+                  (struct program_task){.kind = TASK_WAIT,
+                                        .device = (int16_t)d,
+                                        .layer = (int32_t)layer,
+                                        .tensor = -1,
+                                        .queues = UINT64_C(1) << program_queue_compute(d)});
+        lower_depend(lowering, last);
+    }
+}
+
+/* The devices' partial results of a part become one result on each. */
+static void reduce(struct lowering *lowering, uint32_t layer, bool ends_in_projection)
+{
+    const struct plan *plan = &lowering->placement->plan;
+
+    if (plan->split != PLAN_SPLIT_TENSOR || lowering->placement->device_count < 2 ||
+        plan->all_reduce == PLAN_ALL_REDUCE_SKIPPED)
+        return;
+    if (lower_chunks(lowering) > 1 && ends_in_projection)
+        reduce_in_chunks(lowering, layer);
+    else
+        all_reduce(lowering, (int)layer);
 }
 
 /* ---- layers ---- */
@@ -274,8 +375,7 @@ static void lower_part(struct lowering *lowering, uint32_t layer,
     for (uint32_t d = 0; d < lowering->placement->device_count; d++)
         if (lower_computes(lowering, layer, d))
             part(lowering, layer, d);
-    if (lowering->placement->plan.split == PLAN_SPLIT_TENSOR)
-        all_reduce(lowering, (int)layer);
+    reduce(lowering, layer, part != lower_experts);
 }
 
 static void lower_mixer(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -358,6 +458,8 @@ static void end_step(struct lowering *lowering)
     }
     for (uint32_t d = 0; d < placement->device_count && lowering->step.sync; d++)
         lower_sync(lowering, d, 1);
+    if (lowering->step.sample && !placement->plan.backend_sampling)
+        lower_host(lowering, TASK_SAMPLE, -1, 0, lowering->step.outputs);
 }
 
 struct program *program_lower(const struct placement *placement, struct program_step step,

@@ -4,13 +4,9 @@
 
 /* ---- layers on the host ---- */
 
-/* Batches from this size on are computed on a device even where the weights are on the
- * host: GGML_OP_OFFLOAD_MIN_BATCH. The meta device of a tensor split cannot. */
-static const uint32_t offload_tokens = 32;
-
 bool lower_is_offloaded(const struct lowering *lowering, uint32_t layer)
 {
-    return lowering->placement->owner[layer] < 0 && lowering->step.tokens >= offload_tokens &&
+    return lowering->placement->owner[layer] < 0 && lowering->step.tokens >= LOWER_OFFLOAD_TOKENS &&
            lowering->placement->plan.split != PLAN_SPLIT_TENSOR;
 }
 
@@ -96,6 +92,53 @@ void lower_ship_weights(struct lowering *lowering, uint32_t layer)
                                               .queues = UINT64_C(1) << program_queue_compute(0)});
 }
 
+/* ---- experts on the host ---- */
+
+/* Bytes of the experts of a block that the step's tokens choose. */
+static double expert_bytes(const struct lowering *lowering, uint32_t layer)
+{
+    const struct model_layer *l = &lowering->model->layers[layer];
+    double share = (double)l->n_expert_used * lowering->step.tokens / l->n_expert, sum = 0;
+
+    for (uint32_t i = 0; i < l->tensor_count; i++) {
+        const struct model_tensor *tensor = &lowering->model->tensors[l->tensor_first + i];
+
+        if (tensor->ne[2] > 1)
+            sum += (share < 1 ? share : 1) * (double)tensor->bytes;
+    }
+    return sum;
+}
+
+void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    double activations = 4.0 * lowering->model->n_embd * lowering->step.tokens;
+    struct program_task out = lower_blocking_copy(TASK_ACTIVATIONS, d, (int)layer, activations);
+    struct program_task in = lower_blocking_copy(TASK_INPUT, d, (int)layer, activations);
+
+    lower_host(lowering, TASK_SPLIT, (int)layer, 0, 2);
+    lower_sync(lowering, d, 0);
+    if (lowering->step.tokens >= LOWER_OFFLOAD_TOKENS) {
+        lower_add(lowering,
+                  (struct program_task){.kind = TASK_WEIGHTS,
+                                        .device = (int16_t)d,
+                                        .layer = (int32_t)layer,
+                                        .tensor = -1,
+                                        .launches = 1,
+                                        .bytes = expert_bytes(lowering, layer),
+                                        .queues = UINT64_C(1) << program_queue_compute(d)});
+        return;
+    }
+    lower_add(lowering, out);
+    lower_add(lowering, (struct program_task){.kind = TASK_HOST_LAYER,
+                                              .device = PROGRAM_AT_HOST,
+                                              .layer = (int32_t)layer,
+                                              .tensor = -1,
+                                              .blocking = true,
+                                              .queues = UINT64_C(1) << PROGRAM_QUEUE_WORKERS,
+                                              .bytes = expert_bytes(lowering, layer)});
+    lower_add(lowering, in);
+}
+
 /* ---- a cache on the host ---- */
 
 static bool is_delivered(const struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -162,7 +205,7 @@ static void deliver_window(struct lowering *lowering, uint32_t layer, uint32_t d
     copy.launches = d > 0 && is_delivered(lowering, layer, 0);
     copy.window =
         lowering->model->layers[layer].window > 0 ? PROGRAM_WINDOW_SLIDING : PROGRAM_WINDOW_BASE;
-    copy.bytes_per_cell = row.bytes;
+    copy.bytes_per_cell = row.bytes * lower_streams(lowering);
     copy.row_bytes = row.strided ? row.bytes : 0;
     copy.pageable = !lowering->placement->plan.kv_pinned;
     if (row.bytes > 0)
@@ -202,10 +245,11 @@ void lower_visit_host_cache(struct lowering *lowering, uint32_t layer)
 void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool before)
 {
     const struct model_layer *l = &lowering->model->layers[layer];
-    double state = 4.0 * (double)model_layer_recurrent_state(l);
-    double conv = 4.0 * (double)model_layer_conv_state(l);
-    double conv_input =
-        conv / (l->gdn_conv_kernel - 1) * (lowering->step.tokens + l->gdn_conv_kernel - 1);
+    double sequences = lower_sequences(lowering);
+    double state = 4.0 * sequences * (double)model_layer_recurrent_state(l);
+    double conv = 4.0 * sequences * (double)model_layer_conv_state(l);
+    double conv_input = conv / (l->gdn_conv_kernel - 1) *
+                        (lowering->step.tokens / sequences + l->gdn_conv_kernel - 1);
     struct program_task copy =
         lower_blocking_copy(before ? TASK_STATE_IN : TASK_STATE_OUT, d, (int)layer,
                             state + (before ? conv : conv_input));

@@ -45,6 +45,18 @@ static void matmul(struct lowering *lowering, uint32_t d, int layer,
     lower_kernel(lowering, d, layer, task);
 }
 
+/* The projection whose result the devices' partial sums are: in chunks of tokens if the
+ * plan says so, of which this appends the first. */
+static void tail_matmul(struct lowering *lowering, uint32_t d, uint32_t layer,
+                        const struct model_tensor *weight, struct program_slice slice,
+                        uint64_t columns)
+{
+    uint32_t tokens = lowering->step.tokens / lower_chunks(lowering);
+
+    matmul(lowering, d, (int)layer, weight, slice, lowering->model->n_embd, columns, tokens, 2);
+    lowering->tail[d] = (uint32_t)lowering->program->task_count - 1;
+}
+
 /* An element-wise kernel that moves `bytes` through device memory. */
 static void elementwise(struct lowering *lowering, uint32_t d, int layer, enum task_kind kind,
                         double bytes, uint32_t kernels)
@@ -95,6 +107,22 @@ static struct program_slice rows_of(uint64_t first, uint64_t count)
 static struct program_slice columns_of(uint64_t first, uint64_t count)
 {
     return (struct program_slice){.axis = 0, .segments = 1, .first = first, .count = count};
+}
+
+/* Norms beyond the two that every block has: before and after each part, where a model has
+ * such tensors. post_attention_norm is one of the two where there is no ffn_norm. */
+static uint32_t extra_norms(const struct lowering *lowering, uint32_t layer)
+{
+    static const enum tensor_role roles[] = {
+        TENSOR_ROLE_FFN_POST_NORM,   TENSOR_ROLE_FFN_PRE_NORM_2,     TENSOR_ROLE_FFN_POST_NORM_1,
+        TENSOR_ROLE_FFN_POST_NORM_2, TENSOR_ROLE_LAYER_OUTPUT_SCALE,
+    };
+    uint32_t count = find(lowering, (int)layer, TENSOR_ROLE_FFN_NORM) != NULL &&
+                     find(lowering, (int)layer, TENSOR_ROLE_ATTN_POST_NORM) != NULL;
+
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        count += find(lowering, (int)layer, roles[i]) != NULL;
+    return count;
 }
 
 static void norm(struct lowering *lowering, uint32_t layer, uint32_t d, bool after_add)
@@ -154,8 +182,10 @@ static void attention(struct lowering *lowering, uint32_t layer, uint32_t d)
     task.cache_type = placement->plan.type_k;
     task.window = l->window > 0 ? PROGRAM_WINDOW_SLIDING : PROGRAM_WINDOW_BASE;
     task.flops_per_cell = 2.0 * (l->head_dim_k + l->head_dim_v) * slices->q_heads[d] * task.tokens;
+    task.sequences = lower_sequences(lowering);
     task.bytes_per_cell = (double)(tensor_type_row_bytes(placement->plan.type_k, k_values) +
-                                   tensor_type_row_bytes(placement->plan.type_v, v_values));
+                                   tensor_type_row_bytes(placement->plan.type_v, v_values)) *
+                          lower_streams(lowering);
     task.bytes = 8.0 * slices->q_heads[d] * l->head_dim_v * task.tokens;
     if (task.heads > 0)
         lower_kernel(lowering, d, (int)layer, task);
@@ -173,8 +203,7 @@ static void attention_tail(struct lowering *lowering, uint32_t layer, uint32_t d
     attention(lowering, layer, d);
     if (l->mixer == MODEL_MIXER_MLA && output != NULL)
         columns = output->ne[0] / l->n_head * slices->q_heads[d];
-    matmul(lowering, d, (int)layer, output, columns_of(first, columns), lowering->model->n_embd,
-           columns, lowering->step.tokens, 2);
+    tail_matmul(lowering, d, layer, output, columns_of(first, columns), columns);
 }
 
 /* ---- latent attention ---- */
@@ -241,24 +270,45 @@ static void delta_net_tail(struct lowering *lowering, uint32_t layer, uint32_t d
     task.heads = slices->gdn_v_heads[d];
     task.head_dim = l->gdn_state_dim;
     task.flops = 7.0 * (double)value * l->gdn_state_dim * task.tokens;
-    task.state_bytes =
-        4.0 * share * (double)(model_layer_recurrent_state(l) + model_layer_conv_state(l));
-    task.bytes = 24.0 * (double)(2 * key + 2 * value) * task.tokens;
+    task.sequences = lower_sequences(lowering);
+    task.state_bytes = 4.0 * share * task.sequences *
+                       (double)(model_layer_recurrent_state(l) + model_layer_conv_state(l));
+    task.bytes = 24.0 * (double)(2 * key + 2 * value) * task.tokens +
+                 lowering->step.snapshots * task.state_bytes;
     if (task.heads > 0)
         lower_kernel(lowering, d, (int)layer, task);
-    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_SSM_OUT),
-           (struct program_slice){
-               .axis = 0,
-               .segments = (uint8_t)(l->gdn_v_heads / l->gdn_k_heads),
-               .first = first_of(slices, slices->gdn_k_heads, placement->device_count, d) *
-                        l->gdn_state_dim,
-               .count = key},
-           lowering->model->n_embd, value, task.tokens, 2);
+    tail_matmul(lowering, d, layer, find(lowering, (int)layer, TENSOR_ROLE_SSM_OUT),
+                (struct program_slice){
+                    .axis = 0,
+                    .segments = (uint8_t)(l->gdn_v_heads / l->gdn_k_heads),
+                    .first = first_of(slices, slices->gdn_k_heads, placement->device_count, d) *
+                             l->gdn_state_dim,
+                    .count = key},
+                value);
+}
+
+/* Projections that no role names: a drafter's own. */
+static void other_projections(struct lowering *lowering, int layer, uint32_t d, uint32_t tokens)
+{
+    for (size_t i = 0; i < lowering->model->tensor_count; i++) {
+        const struct model_tensor *tensor = &lowering->model->tensors[i];
+
+        if (tensor->layer == layer && tensor->role == TENSOR_ROLE_OTHER && tensor->ne[1] > 1)
+            matmul(lowering, d, layer, tensor, (struct program_slice){.axis = 1}, tensor->ne[1],
+                   tensor->ne[0], tokens, 2);
+    }
 }
 
 void lower_mixer_head(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
+    uint32_t extra = extra_norms(lowering, layer);
+
     norm(lowering, layer, d, layer > 0);
+    if (extra > 0)
+        elementwise(lowering, d, (int)layer, TASK_NORM,
+                    8.0 * extra * lowering->model->n_embd * lowering->step.tokens, extra);
+    if (strcmp(lowering->model->arch, "dflash") == 0)
+        other_projections(lowering, (int)layer, d, lowering->step.tokens);
     switch (lowering->model->layers[layer].mixer) {
     case MODEL_MIXER_GATED_DELTA_NET:
         delta_net_head(lowering, layer, d);
@@ -298,8 +348,8 @@ static void dense(struct lowering *lowering, uint32_t layer, uint32_t d,
            width, n_embd, tokens, fused ? 0 : 2);
     if (!fused)
         elementwise(lowering, d, (int)layer, TASK_GLU, 12.0 * (double)width * tokens, 1);
-    matmul(lowering, d, (int)layer, find(lowering, (int)layer, roles[2]), columns_of(first, width),
-           n_embd, width, tokens, 2);
+    tail_matmul(lowering, d, layer, find(lowering, (int)layer, roles[2]), columns_of(first, width),
+                width);
 }
 
 /* Experts that a batch touches when the router chooses them evenly. */
@@ -352,6 +402,11 @@ static void experts(struct lowering *lowering, uint32_t layer, uint32_t d)
            lowering->step.tokens, 1);
     elementwise(lowering, d, (int)layer, TASK_ROUTER, 8.0 * l->n_expert * tokens,
                 lowering->step.tokens == 1 ? 1 : 3);
+    if (placement_has_experts_on_host(placement, layer)) {
+        lower_host_experts(lowering, layer, d);
+        if (lowering->step.tokens < LOWER_OFFLOAD_TOKENS)
+            return;
+    }
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_EXPS), rows,
                    width, n_embd);
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_UP_EXPS), rows,
@@ -401,6 +456,8 @@ void lower_output_head(struct lowering *lowering, uint32_t d)
         output = find(lowering, -1, TENSOR_ROLE_TOKEN_EMBD);
     for (uint32_t e = 0; e < d; e++)
         first += placement->output_rows[e];
+    if (strcmp(lowering->model->arch, "dflash") == 0)
+        other_projections(lowering, -1, d, lowering->step.outputs);
     elementwise(lowering, d, -1, TASK_NORM, 20.0 * lowering->model->n_embd * lowering->step.outputs,
                 2);
     matmul(lowering, d, -1, output, rows_of(first % lowering->model->n_vocab, rows), rows,

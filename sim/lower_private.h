@@ -4,13 +4,18 @@
 
 #include "sim/program.h"
 
+/* Batches from this size on are computed on a device even where the weights are on the
+ * host: GGML_OP_OFFLOAD_MIN_BATCH. The meta device of a tensor split cannot. */
+enum { LOWER_OFFLOAD_TOKENS = 32 };
+
 struct lowering {
     struct program *program;
     const struct placement *placement;
     const struct model *model;
     struct program_step step;
-    bool direct;   /* kernels are launched one by one; else parts are replayed graphs */
-    uint32_t open; /* bit d: device d's current graph part has been launched */
+    bool direct; /* kernels are launched one by one; else parts are replayed graphs */
+    uint32_t tail[MACHINE_DEVICES_MAX]; /* the projection that ends a part, per device */
+    uint32_t open;                      /* bit d: device d's current graph part has been launched */
     size_t task_capacity, dependency_capacity;
     struct error *err;
     bool failed;
@@ -27,6 +32,13 @@ void lower_depend(struct lowering *lowering, uint32_t on);
 
 /** A kernel task of device `d` in block `layer`, launched as the step's mode says. */
 void lower_kernel(struct lowering *lowering, uint32_t d, int layer, struct program_task task);
+
+/** Token chunks in which the projection at the end of a part is computed; 1: at once. */
+uint32_t lower_chunks(const struct lowering *lowering);
+
+/** Sequences of the step, and separate windows: one for each sequence unless they share it. */
+uint32_t lower_sequences(const struct lowering *lowering);
+uint32_t lower_streams(const struct lowering *lowering);
 
 /** Ends device `d`'s current graph part: the next kernel is launched anew. */
 void lower_break(struct lowering *lowering, uint32_t d);
@@ -51,7 +63,9 @@ void lower_on_host(struct lowering *lowering, uint32_t layer);
 void lower_head_on_host(struct lowering *lowering);
 void lower_ship_weights(struct lowering *lowering, uint32_t layer);
 
-/* A cache or recurrent state on the host (lower_host.c). */
+/* Experts, a cache or a recurrent state on the host (lower_host.c). Experts: for a large
+ * batch the chosen ones come to the device, else the CPU computes them. */
+void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d);
 bool lower_visits_host_cache(const struct lowering *lowering, uint32_t layer);
 void lower_visit_host_cache(struct lowering *lowering, uint32_t layer);
 void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool before);

@@ -46,10 +46,13 @@ struct machine_family {
     double matvec_rate[MACHINE_WEIGHT_CLASS_COUNT];
     /* share of the int8 rate (fp16 rate for floats) in a matrix-matrix product */
     double matmul_ratio[MACHINE_WEIGHT_CLASS_COUNT];
-    double attn_vec_ratio; /* share of the fp32 rate: one-token attention, vector kernel */
-    double attn_one_ratio; /* share of the fp16 rate: one-token attention on tensor cores */
-    double attn_mma_ratio; /* share of the fp16 rate: many-token attention on tensor cores */
-    double gdn_step_s;     /* one token's step of a gated delta net, one wave of blocks */
+    double column_ratio;      /* cost of each further column of a matrix-vector product, in
+                                 units of decoding the weights */
+    double tile_decode_ratio; /* share of matvec_rate at which a matrix-matrix kernel decodes */
+    double attn_vec_ratio;    /* share of the fp32 rate: one-token attention, vector kernel */
+    double attn_one_ratio;    /* share of the fp16 rate: one-token attention on tensor cores */
+    double attn_mma_ratio;    /* share of the fp16 rate: many-token attention on tensor cores */
+    double gdn_step_s;        /* one token's step of a gated delta net, one wave of blocks */
 };
 
 struct machine_device {
@@ -79,6 +82,7 @@ struct machine_host {
     double copy_s;     /* host thread: a small blocking copy, its latency included */
     double sync_s;     /* host thread: noticing that a device has become idle */
     double split_s;    /* one more graph split with its staging (decode with a host cache) */
+    double sample_s;   /* sampling on the host: one logit of one token */
     double build_s;    /* building, splitting and allocating a graph that is not reused */
     double collective_issue_s; /* host thread: one collective call */
 };
@@ -99,7 +103,7 @@ struct machine_link {
     double duplex_gbs;                          /* both directions together */
     double pageable_gbs;                        /* a copy from or to pageable host memory */
     double latency_s;                           /* of a copy or message */
-    double packet_bytes, packet_overhead_bytes; /* of one transaction; see link_row_ratio */
+    double packet_bytes, packet_overhead_bytes; /* of one transaction; see cost_row_ratio */
     double row_s;                               /* fixed time of each row of a strided copy */
 };
 

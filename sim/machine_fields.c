@@ -1,5 +1,6 @@
 /* The tables of machine_fields.h. Bounds are what hardware can be: a share lies between
- * 0 and 1, a bandwidth is above 0 and at most 100 TB/s, a fixed time is no
+ * 0 and 1 (attention on tensor cores may sum in fp16 at twice the rate that the share is
+ * of), a bandwidth is above 0 and at most 100 TB/s, a fixed time is no
  * longer than 10 ms (a second for building a graph), a PCI Express payload is at most
  * 4096 bytes. */
 #include "sim/machine_fields.h"
@@ -38,6 +39,8 @@ static const struct machine_field host_rows[] = {
      0, US_MAX, false, 1e-6, HOST(sync_s)},
     {NULL, "split_us", TIME, "us", "one more graph split with its staging",
      0, US_MAX, false, 1e-6, HOST(split_s)},
+    {NULL, "sample_ns", "a time in nanoseconds", "ns", "sampling on the host: one logit of one token",
+     0, 1e5, false, 1e-9, HOST(sample_s)},
     {NULL, "build_us", TIME, "us", "building, splitting and allocating a graph that is not reused",
      0, 1e6, false, 1e-6, HOST(build_s)},
     {NULL, "collective_issue_us", TIME, "us", "host thread: one collective call",
@@ -101,6 +104,12 @@ static const struct machine_field family_rows[] = {
      0, 1, true, 1, FAMILY(matmul_ratio[MACHINE_WEIGHT_##class])},
     MACHINE_WEIGHT_CLASSES(MATMUL_ROW)
 #undef MATMUL_ROW
+    {NULL, "column_ratio", RATIO, "share",
+     "cost of a further column in a matrix-vector product, in units of decoding the weights",
+     0, 1, false, 1, FAMILY(column_ratio)},
+    {NULL, "tile_decode_ratio", RATIO, "share",
+     "share of matvec_rate at which a matrix-matrix kernel decodes weights",
+     0, 1, true, 1, FAMILY(tile_decode_ratio)},
     {NULL, "attn_vec_ratio", RATIO, "share",
      "share of the fp32 rate: one-token attention, vector kernel",
      0, 1, true, 1, FAMILY(attn_vec_ratio)},

@@ -20,6 +20,7 @@ static const struct machine_host host_defaults = {
     .sync_s = 5e-6,
     .split_s = 11.6e-6,
     .build_s = 1500e-6,
+    .sample_s = 1.8e-9,
     .collective_issue_s = 8e-6,
 };
 static const double host_thread_gbs = 16; /* of one thread, where memory reaches it */

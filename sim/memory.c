@@ -1,5 +1,5 @@
 /* The compute buffer is the largest of three stages, since the allocator reuses what
- * earlier ones leave: feed-forward (or delta net), attention, output head. Left out:
+ * earlier ones leave: feed-forward, attention, output head. Left out:
  * alignment, and what the pool keeps beside the largest quantised activations. */
 #include "sim/memory.h"
 
@@ -47,7 +47,8 @@ static uint64_t recurrent_bytes(const struct placement *placement, uint32_t laye
     const struct model_layer *l = &placement->model->layers[layer];
     uint64_t state = model_layer_recurrent_state(l) + model_layer_conv_state(l);
 
-    return l->gdn_k_heads > 0 ? 4 * state / l->gdn_k_heads * placement->slices[layer].gdn_k_heads[d]
+    return l->gdn_k_heads > 0 ? 4 * placement->plan.n_slots * state / l->gdn_k_heads *
+                                    placement->slices[layer].gdn_k_heads[d]
                               : 0;
 }
 

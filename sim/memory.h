@@ -17,11 +17,11 @@ struct memory_device {
 struct memory_account {
     struct memory_device devices[MACHINE_DEVICES_MAX];
     uint32_t device_count;
-    uint64_t host_kv;       /* cache on the host */
-    uint64_t host_weights;  /* token embedding, and layers left on the host */
+    uint64_t host_kv;      /* cache on the host */
+    uint64_t host_weights; /* token embedding, and layers left on the host */
     bool fits;
-    uint32_t shortest;      /* device that is short by most; meaningful unless `fits` */
-    uint64_t short_bytes;   /* by how much */
+    uint32_t shortest;    /* device that is short by most; meaningful unless `fits` */
+    uint64_t short_bytes; /* by how much */
 };
 
 /** Counts memory of a placement. */

@@ -22,6 +22,11 @@ const char *mix_name(enum mix mix)
     return mixes[mix].name;
 }
 
+enum tensor_type mix_default_type(enum mix mix)
+{
+    return mixes[mix].type;
+}
+
 int mix_find(const char *name)
 {
     for (int i = 0; i < MIX_COUNT; i++)

@@ -57,6 +57,9 @@ enum mix {
 /** Its name, upper case: "Q4_K_M". */
 const char *mix_name(enum mix mix);
 
+/** The type of every tensor that no rule names. */
+enum tensor_type mix_default_type(enum mix mix);
+
 /** Finds a mix by name, case ignored. @return a value of enum mix, or -1 */
 int mix_find(const char *name);
 

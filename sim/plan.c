@@ -18,6 +18,10 @@ struct plan plan_default(void)
         .n_gpu_layers = -1,
         .n_batch = 2048,
         .n_ubatch = 512,
+        .pipeline = PLAN_AUTO,
+        .output_mirrored = PLAN_AUTO,
+        .n_slots = 1,
+        .kv_unified = true,
     };
 }
 
@@ -86,7 +90,7 @@ static int check_shares(const struct plan *plan, uint32_t device_count, struct e
             plan_split_name(plan->split));
     if ((plan->tensor_split_count > 0 && !(ts > 0)) || (plan->attn_split_count > 0 && !(as > 0)))
         return error_set(err, ERROR_USAGE, "all shares of %s are 0; at least one must be above 0",
-                         ts > 0 ? "-as" : "-ts");
+                         plan->tensor_split_count > 0 && !(ts > 0) ? "-ts" : "-as");
     return 0;
 }
 
@@ -157,10 +161,11 @@ static int check_plan(const struct plan *plan, const struct model *model,
         check_split(plan, model, machine->device_count, err) != 0)
         return -1;
     if (plan->schedule == PLAN_SCHEDULE_LLAMA_CPP &&
-        (plan->attn_split_count > 0 || plan->kv_gpu_layers >= 0 || plan->kv_pinned))
+        (plan->attn_split_count > 0 || plan->kv_gpu_layers >= 0 || plan->kv_pinned ||
+         plan->recurrent_on_device || plan->kv_resident != NULL))
         return error_set(
             err, ERROR_USAGE,
-            "-as, -kvgl and -kvcp exist only in the fork; use --engine llama.cpp-fork");
+            "-as, -kvgl, -kvcp, -kvr and -rso exist only in the fork; use --engine llama.cpp-fork");
     if (plan->n_ubatch == 0 || plan->n_batch == 0)
         return error_set(err, ERROR_USAGE, "-b and -ub take a number above 0");
     if (plan->n_ctx > 0 && plan->n_ctx < context_needed)
@@ -246,6 +251,25 @@ static void place_layers(struct placement *placement)
     }
     placement->pipeline = placement->device_count > 1 && plan->split == PLAN_SPLIT_LAYER &&
                           on_gpu == entries && !plan->kv_on_host;
+    if (plan->pipeline != PLAN_AUTO)
+        placement->pipeline = plan->pipeline == PLAN_ON && placement->device_count > 1 &&
+                              plan->split == PLAN_SPLIT_LAYER;
+}
+
+/* Expert rows by hand: the first is of position 0, which rotates with the layers. */
+static void override_expert_rows(struct placement *placement)
+{
+    const struct plan *plan = &placement->plan;
+    uint32_t count = placement->device_count;
+
+    for (uint32_t layer = 0; layer < placement->layer_count && plan->ff_exp_rows_count > 0;
+         layer++) {
+        struct share_slices *slices = &placement->slices[layer];
+
+        for (uint32_t j = 0; j < count && placement->model->layers[layer].n_ff_exp > 0; j++)
+            slices->n_ff_exp[(j + slices->rotation) % count] =
+                j < plan->ff_exp_rows_count ? plan->ff_exp_rows[j] : 0;
+    }
 }
 
 static void place_head(struct placement *placement)
@@ -259,7 +283,8 @@ static void place_head(struct placement *placement)
         return;
     if (plan->split != PLAN_SPLIT_TENSOR)
         placement->output_rows[owner] = model->n_vocab;
-    else if (tied && plan->schedule == PLAN_SCHEDULE_LLAMA_CPP)
+    else if (plan->output_mirrored == PLAN_ON || (plan->output_mirrored == PLAN_AUTO && tied &&
+                                                  plan->schedule == PLAN_SCHEDULE_LLAMA_CPP))
         for (uint32_t d = 0; d < placement->device_count; d++)
             placement->output_rows[d] =
                 model->n_vocab; /* mirrored: the copy keeps the table's name */
@@ -291,6 +316,7 @@ struct placement *placement_new(const struct model *model, const struct machine 
         goto no_memory;
     fill_defaults(placement, context_needed);
     place_layers(placement);
+    override_expert_rows(placement);
     place_head(placement);
     if (residency_choose(placement, err) != 0) {
         placement_free(placement);
@@ -401,6 +427,11 @@ static uint64_t global_tensor_bytes(const struct placement *placement,
                : 0;
 }
 
+bool placement_has_experts_on_host(const struct placement *placement, uint32_t layer)
+{
+    return layer < placement->plan.n_cpu_moe && placement->model->layers[layer].n_expert > 0;
+}
+
 uint64_t placement_tensor_bytes(const struct placement *placement,
                                 const struct model_tensor *tensor, uint32_t d)
 {
@@ -408,7 +439,8 @@ uint64_t placement_tensor_bytes(const struct placement *placement,
 
     if (tensor->layer < 0)
         return global_tensor_bytes(placement, tensor, d);
-    if (!placement_has_layer(placement, (uint32_t)tensor->layer, d))
+    if (!placement_has_layer(placement, (uint32_t)tensor->layer, d) ||
+        (tensor->ne[2] > 1 && placement_has_experts_on_host(placement, (uint32_t)tensor->layer)))
         return 0;
     if (placement->plan.split != PLAN_SPLIT_TENSOR)
         return tensor->bytes;

@@ -26,6 +26,14 @@ enum plan_schedule {
 
 enum plan_tristate { PLAN_AUTO = -1, PLAN_OFF = 0, PLAN_ON = 1 };
 
+/* What happens at the end of each part of a layer under a tensor split. */
+enum plan_all_reduce {
+    PLAN_ALL_REDUCE_PLAIN,      /* sum, then go on */
+    PLAN_ALL_REDUCE_SKIPPED,    /* wrong output; what a measurement of its cost leaves out */
+    PLAN_ALL_REDUCE_CHUNKED,    /* the last projection in chunks, each summed at once */
+    PLAN_ALL_REDUCE_OVERLAPPED, /* the same, summed beside the next chunk's projection */
+};
+
 struct plan {
     enum plan_schedule schedule;
     enum plan_split split;
@@ -45,11 +53,22 @@ struct plan {
     uint32_t kv_resident_count;
     enum tensor_type type_k, type_v; /* -ctk, -ctv */
     enum plan_tristate flash_attn;   /* -fa */
-    int32_t n_gpu_layers;            /* -ngl; below 0: all */
-    uint32_t n_ctx;                  /* -c; 0: as long as the workload needs */
-    uint32_t n_batch, n_ubatch;      /* -b, -ub */
-    uint32_t n_threads;              /* -t; 0: the machine's */
-    bool all_logits;                 /* buffers hold logits of every token of a ubatch */
+    bool attn_on_host;               /* -ah: attention of a host cache on the CPU */
+    enum plan_tristate pipeline; /* -pipe: four copies of inputs; PLAN_AUTO: the engine's rule */
+    enum plan_tristate output_mirrored; /* -om: the head whole on each device; PLAN_AUTO: rule */
+    bool backend_sampling;              /* -bs: sampling on the device */
+    enum plan_all_reduce all_reduce;    /* -ar */
+    uint32_t ff_exp_rows[MACHINE_DEVICES_MAX]; /* -fer: expert rows of each device ... */
+    uint32_t ff_exp_rows_count;                /* ... 0: by -ts */
+    uint32_t n_slots;                          /* -np: sequences decoded together */
+    bool kv_unified;                           /* -kvu: they share one cache */
+    uint32_t n_cpu_moe;                        /* -ncmoe: layers whose experts stay on the host */
+    uint32_t delivery_depth;    /* -kvd: windows under way ahead of use; 0: blocking */
+    int32_t n_gpu_layers;       /* -ngl; below 0: all */
+    uint32_t n_ctx;             /* -c; 0: as long as the workload needs */
+    uint32_t n_batch, n_ubatch; /* -b, -ub */
+    uint32_t n_threads;         /* -t; 0: the machine's */
+    bool all_logits;            /* buffers hold logits of every token of a ubatch */
 };
 
 /** llama-bench's defaults: layer split, f16 cache, batch 2048, ubatch 512. */
@@ -89,6 +108,9 @@ void placement_free(struct placement *placement);
 
 /** Whether device `d` takes part in block `layer` at all. */
 bool placement_has_layer(const struct placement *placement, uint32_t layer, uint32_t d);
+
+/** Whether the experts of block `layer` stay in host memory (-ncmoe). */
+bool placement_has_experts_on_host(const struct placement *placement, uint32_t layer);
 
 /** Cache rows of block `layer` on device `d`: values of K and of V a cell. */
 void placement_kv_row(const struct placement *placement, uint32_t layer, uint32_t d,

@@ -3,11 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void finish_prediction(struct timing *timing, uint32_t tokens, struct prediction *prediction)
+/* `more` is what was busy in steps that were not simulated. */
+static void finish_prediction(struct timing *timing, uint32_t tokens,
+                              const struct timing_busy *more, struct prediction *prediction)
 {
+    const struct timing_busy nothing = {.elapsed_s = 0};
+    struct timing_busy busy;
+
+    timing_read_busy(timing, &busy);
+    timing_add_busy(&busy, &nothing, more, 1);
+    prediction->time_s = busy.elapsed_s;
     prediction->tokens = tokens;
     prediction->tokens_per_s = prediction->time_s > 0 ? tokens / prediction->time_s : 0;
-    prediction->bound = timing_bound(timing, engine_time_s(timing_engine(timing)));
+    prediction->bound = timing_bound(timing, &busy);
 }
 
 /* ---- prompts ---- */
@@ -73,16 +81,15 @@ int predict_prompt(struct timing *timing, const struct placement *placement, uin
                    uint32_t tokens, struct predict_options options, struct prediction *prediction,
                    struct error *err)
 {
+    const struct timing_busy nothing = {.elapsed_s = 0};
     struct prompt_programs programs = {.count = 0};
     int status;
 
     memset(prediction, 0, sizeof *prediction);
     engine_reset(timing_engine(timing));
     status = run_prompt(timing, placement, depth, tokens, options, &programs, prediction, err);
-    if (status == 0) {
-        prediction->time_s = engine_time_s(timing_engine(timing));
-        finish_prediction(timing, tokens, prediction);
-    }
+    if (status == 0)
+        finish_prediction(timing, tokens, &nothing, prediction);
     for (size_t i = 0; i < programs.count; i++)
         timed_program_free(programs.entries[i]);
     return status;
@@ -129,67 +136,83 @@ static bool same_step(const struct last_step *kept, const struct engine *engine,
 struct generation {
     struct timing *timing;
     const struct placement *placement;
+    uint32_t depth;
+    bool shared_prompt;
     struct timed_program *first, *steady; /* of a window: graph built anew, and replayed */
     struct last_step kept;
     struct prediction *prediction;
-    double skipped_s; /* time of the steps that were not simulated */
+    struct timing_busy skipped; /* of the steps that were not simulated */
 };
 
-static int run_step(struct generation *generation, struct timed_program *timed, double *time_s,
-                    struct error *err)
+static int run_step(struct generation *generation, struct timed_program *timed, struct error *err)
 {
-    struct engine *engine = timing_engine(generation->timing);
-    double before_s = engine_time_s(engine);
-
-    if (engine_run(engine, timed->schedule, err) != 0)
+    if (engine_run(timing_engine(generation->timing), timed->schedule, err) != 0)
         return -1;
-    *time_s = engine_time_s(engine) - before_s;
     generation->prediction->simulated_steps++;
     generation->prediction->tasks += timed->program->task_count;
     return 0;
+}
+
+/* Windows of step `step`: cells in use after it. */
+static struct program_cells cells_of_step(const struct generation *generation, uint32_t step)
+{
+    const struct plan *plan = &generation->placement->plan;
+    uint32_t slots = plan->n_slots > 1 ? plan->n_slots : 1, depth = generation->depth;
+    uint32_t used = depth + step + 1;
+
+    if (slots > 1 && plan->kv_unified)
+        used = generation->shared_prompt ? depth + slots * (step + 1) : slots * used;
+    return program_cells_at(generation->placement, used);
+}
+
+/* Whether the last step ran like the one before it, which is then kept for the next. */
+static int repeats(struct generation *generation, bool *same, struct error *err)
+{
+    struct engine *engine = timing_engine(generation->timing);
+    size_t count;
+    const double *ends = engine_last_ends(engine, &count);
+
+    /* The clock's own rounding differs from step to step; the ends are relative to it. */
+    *same = same_step(&generation->kept, engine, ends[count - 1]);
+    return *same ? 0 : keep_step(&generation->kept, engine, ends[count - 1], err);
 }
 
 /* All steps of one padded window. Once two steps are the same to the bit, so are the rest. */
 static int run_window(struct generation *generation, struct program_cells cells, uint32_t steps,
                       bool full_stepping, struct error *err)
 {
-    struct engine *engine = timing_engine(generation->timing);
-    double time_s;
+    struct timing_busy before, after;
+    bool same = false;
 
     timed_program_set_cells(generation->timing, generation->first, cells);
     timed_program_set_cells(generation->timing, generation->steady, cells);
     generation->kept.count = 0;
-    if (run_step(generation, generation->first, &time_s, err) != 0)
+    generation->prediction->steps += steps;
+    if (run_step(generation, generation->first, err) != 0)
         return -1;
     for (uint32_t step = 1; step < steps; step++) {
-        if (run_step(generation, generation->steady, &time_s, err) != 0)
+        timing_read_busy(generation->timing, &before);
+        if (run_step(generation, generation->steady, err) != 0 ||
+            repeats(generation, &same, err) != 0)
             return -1;
-        /* The clock's own rounding differs from step to step; the ends are relative to it. */
-        size_t count;
-        double last_s = engine_last_ends(engine, &count)[count - 1];
-
-        if (!full_stepping && same_step(&generation->kept, engine, last_s)) {
-            generation->skipped_s += (steps - step - 1) * time_s;
-            break;
-        }
-        if (keep_step(&generation->kept, engine, last_s, err) != 0)
-            return -1;
+        if (!same || full_stepping)
+            continue;
+        timing_read_busy(generation->timing, &after);
+        timing_add_busy(&generation->skipped, &before, &after, steps - step - 1);
+        break;
     }
-    generation->prediction->steps += steps;
     return 0;
 }
 
-static int run_generation(struct generation *generation, uint32_t depth, uint32_t tokens,
-                          bool full_stepping, struct error *err)
+static int run_generation(struct generation *generation, uint32_t tokens, bool full_stepping,
+                          struct error *err)
 {
-    const struct placement *placement = generation->placement;
-
     for (uint32_t done = 0; done < tokens;) {
-        struct program_cells cells = program_cells_at(placement, depth + done + 1);
+        struct program_cells cells = cells_of_step(generation, done);
         uint32_t steps = 1;
 
         while (done + steps < tokens) {
-            struct program_cells next = program_cells_at(placement, depth + done + steps + 1);
+            struct program_cells next = cells_of_step(generation, done + steps);
 
             if (next.base != cells.base || next.sliding != cells.sliding)
                 break;
@@ -206,23 +229,29 @@ int predict_generation(struct timing *timing, const struct placement *placement,
                        uint32_t tokens, struct predict_options options,
                        struct prediction *prediction, struct error *err)
 {
-    struct program_cells cells = program_cells_at(placement, depth + 1);
-    struct program_step first = {.tokens = 1, .outputs = 1, .rebuild = true, .sync = true};
-    struct program_step steady = {.tokens = 1, .outputs = 1, .sync = true};
-    struct generation generation = {
-        .timing = timing, .placement = placement, .prediction = prediction};
+    uint32_t slots = placement->plan.n_slots > 1 ? placement->plan.n_slots : 1;
+    struct program_step steady = {
+        .tokens = slots, .outputs = slots, .sequences = slots, .sync = true};
+    struct program_step first;
+    struct generation generation = {.timing = timing,
+                                    .placement = placement,
+                                    .depth = depth,
+                                    .shared_prompt = options.shared_prompt,
+                                    .prediction = prediction};
+    struct program_cells cells = cells_of_step(&generation, 0);
     int status = -1;
 
+    steady.sample = options.tool != PREDICT_LLAMA_BENCH;
+    first = steady;
+    first.rebuild = true;
     memset(prediction, 0, sizeof *prediction);
     engine_reset(timing_engine(timing));
     generation.first = timed_program_new(timing, first, cells, err);
     generation.steady = timed_program_new(timing, steady, cells, err);
     if (generation.first != NULL && generation.steady != NULL)
-        status = run_generation(&generation, depth, tokens, options.full_stepping, err);
-    if (status == 0) {
-        prediction->time_s = engine_time_s(timing_engine(timing)) + generation.skipped_s;
-        finish_prediction(timing, tokens, prediction);
-    }
+        status = run_generation(&generation, tokens, options.full_stepping, err);
+    if (status == 0)
+        finish_prediction(timing, slots * tokens, &generation.skipped, prediction);
     timed_program_free(generation.first);
     timed_program_free(generation.steady);
     free(generation.kept.ends);

@@ -13,6 +13,7 @@ enum predict_tool {
 
 struct predict_options {
     enum predict_tool tool;
+    bool shared_prompt; /* slots share the cells of the prompt (unified cache) */
     bool full_stepping; /* simulate every decode step, even when steps repeat exactly */
 };
 
@@ -33,7 +34,8 @@ int predict_prompt(struct timing *timing, const struct placement *placement, uin
                    uint32_t tokens, struct predict_options options, struct prediction *prediction,
                    struct error *err);
 
-/** Generating `tokens` tokens, one a step, behind `depth` tokens. */
+/** Generating `tokens` tokens in each slot of the plan, one a step and slot, behind `depth`
+ * tokens each. Tokens of the prediction are those of all slots. */
 int predict_generation(struct timing *timing, const struct placement *placement, uint32_t depth,
                        uint32_t tokens, struct predict_options options,
                        struct prediction *prediction, struct error *err);

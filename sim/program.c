@@ -153,8 +153,9 @@ static void print_operands(const struct program_task *task, const struct placeme
 
 void program_print(const struct program *program, struct program_cells cells, FILE *out)
 {
-    fprintf(out, "# %u tokens, %u rows of logits, window %u cells", program->tokens,
-            program->outputs, cells.base);
+    fprintf(out, "# %u token%s, %u row%s of logits, window %u cells", program->tokens,
+            program->tokens == 1 ? "" : "s", program->outputs, program->outputs == 1 ? "" : "s",
+            cells.base);
     if (cells.sliding > 0)
         fprintf(out, " (sliding %u)", cells.sliding);
     fprintf(out, ", %zu tasks\n", program->task_count);

@@ -15,12 +15,13 @@
 #include "sim/plan.h"
 #include "sim/task_kinds.h"
 
-/* Queues: two of the host, one of all collectives, then three a device. */
+/* Queues: two of the host, two of collectives, then three a device. */
 enum {
     PROGRAM_QUEUE_HOST = 0,       /* the issuing thread's own work */
     PROGRAM_QUEUE_WORKERS = 1,    /* its pool */
     PROGRAM_QUEUE_COLLECTIVE = 2, /* held by collectives beside their members' streams */
-    PROGRAM_QUEUE_DEVICES = 3,    /* first device queue */
+    PROGRAM_QUEUE_BESIDE = 3,     /* held by collectives that run beside their members' streams */
+    PROGRAM_QUEUE_DEVICES = 4,    /* first device queue */
 };
 
 static inline unsigned program_queue_compute(uint32_t device)
@@ -53,32 +54,33 @@ struct program_slice {
 
 struct program_task {
     enum task_kind kind;
-    int16_t device;  /* index into the placement's devices; PROGRAM_AT_HOST */
-    int16_t peer;    /* PEER: the other device */
-    int32_t layer;   /* block; -1 outside layers */
-    int32_t tensor;  /* weight it reads, into model.tensors; -1 */
-    char part;       /* KV tasks: 'k' or 'v'; else 0 */
+    int16_t device; /* index into the placement's devices; PROGRAM_AT_HOST */
+    int16_t peer;   /* PEER: the other device */
+    int32_t layer;  /* block; -1 outside layers */
+    int32_t tensor; /* weight it reads, into model.tensors; -1 */
+    char part;      /* KV tasks: 'k' or 'v'; else 0 */
     struct program_slice slice;
     uint64_t queues;
-    bool blocking;   /* the issuing thread waits for its end */
-    bool pageable;   /* COPY: the host side is pageable memory */
+    bool blocking;     /* the issuing thread waits for its end */
+    bool pageable;     /* COPY: the host side is pageable memory */
     uint32_t launches; /* launches that the host thread pays for it */
     uint32_t kernels;  /* kernels in it */
     uint32_t dependency_first, dependency_count;
     /* work, for a window of n cells: x + n * x_per_cell */
     enum program_window window;
     double flops, flops_per_cell;
-    double bytes, bytes_per_cell;  /* device or host memory; COPY: over the link */
-    double input_bytes;            /* MATMUL and EXPERTS: moved by quantising the activations first */
-    double row_bytes;              /* COPY: width of the rows of a strided copy; 0: contiguous */
+    double bytes, bytes_per_cell; /* device or host memory; COPY: over the link */
+    double input_bytes; /* MATMUL and EXPERTS: moved by quantising the activations first */
+    double row_bytes;   /* COPY: width of the rows of a strided copy; 0: contiguous */
     /* MATMUL and EXPERTS: (rows x columns) times (columns x tokens), once for each of `experts` */
     uint64_t rows, columns;
     uint32_t tokens;
-    double experts;                /* expected number touched; 1 for MATMUL */
+    double experts; /* expected number touched; 1 for MATMUL */
     enum tensor_type type;
-    double state_bytes;            /* DELTA_NET: the recurrent state, once */
+    double state_bytes; /* DELTA_NET: the recurrent state, once */
     /* ATTENTION and DELTA_NET */
     uint32_t heads, kv_heads, head_dim;
+    uint32_t sequences;
     enum tensor_type cache_type;
 };
 
@@ -93,10 +95,13 @@ struct program {
 
 /* What a step does. */
 struct program_step {
-    uint32_t tokens;  /* of the ubatch */
-    uint32_t outputs; /* rows of logits; 0 for a ubatch that yields none */
-    bool rebuild;     /* the graph is built anew and launched kernel by kernel */
-    bool sync;        /* the host waits for everything at the end */
+    uint32_t tokens;    /* of the ubatch */
+    uint32_t outputs;   /* rows of logits; 0 for a ubatch that yields none */
+    uint32_t sequences; /* that the tokens belong to, evenly; 0 means 1 */
+    uint32_t snapshots; /* of the recurrent state, for undoing a rejected draft */
+    bool rebuild;       /* the graph is built anew and launched kernel by kernel */
+    bool sample;        /* the host samples from the logits */
+    bool sync;          /* the host waits for everything at the end */
 };
 
 /**

@@ -107,6 +107,16 @@ static void spend(struct placement *placement, int32_t budget)
         spend_slowest_first(placement, &budget);
 }
 
+/* An explicit set counts the machine's devices; the placement those that the plan uses. */
+static uint32_t used_devices(const struct placement *placement, uint32_t of_machine)
+{
+    uint32_t used = 0;
+
+    for (uint32_t d = 0; d < placement->device_count; d++)
+        used |= (of_machine >> placement->devices[d] & 1) << d;
+    return used;
+}
+
 int residency_choose(struct placement *placement, struct error *err)
 {
     const struct plan *plan = &placement->plan;
@@ -118,7 +128,7 @@ int residency_choose(struct placement *placement, struct error *err)
             if (plan->kv_resident[layer] != 0 && !has_kv)
                 return error_set(err, ERROR_USAGE,
                                  "layer %u owns no KV cache that could be resident", layer);
-            placement->kv_resident[layer] = plan->kv_resident[layer];
+            placement->kv_resident[layer] = used_devices(placement, plan->kv_resident[layer]);
         } else if (!plan->kv_on_host && placement->owner[layer] >= 0) {
             placement->kv_resident[layer] = all_devices(placement);
         }
@@ -132,7 +142,7 @@ static int parse_devices(const char *text, const struct machine *machine, uint32
                          struct error *err)
 {
     *mask = 0;
-    while (*text != '\0') {
+    for (;;) {
         size_t length = strcspn(text, "+");
         char name[16];
         int device;
@@ -147,9 +157,10 @@ static int parse_devices(const char *text, const struct machine *machine, uint32
             return error_set(err, ERROR_USAGE, "%s is not a device of %s; CUDA0 to CUDA%u are",
                              name, machine->name, machine->device_count - 1);
         *mask |= 1u << device;
-        text += length + (text[length] == '+');
+        if (text[length] == '\0')
+            return 0;
+        text += length + 1;
     }
-    return 0;
 }
 
 static int parse_item(char *item, const struct model *model, const struct machine *machine,
@@ -158,7 +169,7 @@ static int parse_item(char *item, const struct model *model, const struct machin
     uint32_t mask = (uint32_t)((1u << machine->device_count) - 1);
     char *devices = strchr(item, '@');
     char *end;
-    unsigned long first, last;
+    unsigned long first, last, step = 1;
 
     if (devices != NULL) {
         *devices = '\0';
@@ -166,13 +177,15 @@ static int parse_item(char *item, const struct model *model, const struct machin
             return -1;
     }
     first = last = strtoul(item, &end, 10);
-    if (end != item && *end == '-')
+    if (end != item && *end == '-' && end[1] >= '0' && end[1] <= '9')
         last = strtoul(end + 1, &end, 10);
+    if (end != item && *end == '+' && end[1] >= '1' && end[1] <= '9')
+        step = strtoul(end + 1, &end, 10);
     if (end == item || *end != '\0' || last < first || last >= count)
         return error_set(err, ERROR_USAGE,
-                         "'%s' is not a layer or a range of layers; 3, or 0-%u, is", item,
-                         count - 1);
-    for (unsigned long layer = first; layer <= last; layer++) {
+                         "'%s' is not a layer or a range of layers; 3, 0-%u and 3-%u+4 are", item,
+                         count - 1, count - 1);
+    for (unsigned long layer = first; layer <= last; layer += step) {
         if (model_layer_has_kv(&model->layers[layer]))
             resident[layer] |= mask;
         else if (first == last)
@@ -192,6 +205,8 @@ int residency_parse(const char *text, const struct model *model, const struct ma
     if (copy == NULL)
         return error_set(err, ERROR_MEMORY, "no memory for a list of layers");
     memset(resident, 0, count * sizeof *resident);
+    if (*text == '\0')
+        status = error_set(err, ERROR_USAGE, "no layers given; 3-31@CUDA1 is a list of layers");
     for (char *item = strtok_r(copy, ",", &rest); item != NULL && status == 0;
          item = strtok_r(NULL, ",", &rest))
         status = parse_item(item, model, machine, resident, count, err);

@@ -2,7 +2,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "sim/model_draft.h"
+#include "sim/speculation.h"
 
 static int refuse(char *reason, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -19,12 +23,21 @@ static int refuse(char *reason, size_t size, const char *format, ...)
 
 /* ---- reading ---- */
 
+bool row_metric_is_speed(enum row_metric metric)
+{
+    return metric == ROW_PP || metric == ROW_TG || metric == ROW_PREFILL_MS;
+}
+
 static enum row_metric metric_of(const struct trace_row *row)
 {
     static const struct {
         const char *name;
         enum row_metric metric;
-    } metrics[] = {{"pp", ROW_PP}, {"tg", ROW_TG}, {"vram_mib", ROW_VRAM}, {"fits", ROW_FITS}};
+    } metrics[] = {{"pp", ROW_PP},
+                   {"tg", ROW_TG},
+                   {"prefill_ms", ROW_PREFILL_MS},
+                   {"vram_mib", ROW_VRAM},
+                   {"fits", ROW_FITS}};
 
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
         if (strcmp(metrics[i].name, row->metric) == 0)
@@ -40,16 +53,10 @@ static int read_what(const struct trace_row *row, struct row_case *c, char *reas
         return refuse(reason, size, "no model stated");
     if (row->machine[0] == '\0' && row->gpu_count == 0)
         return refuse(reason, size, "no machine stated");
-    for (size_t i = 0; i < row->other_plan_key_count; i++)
-        if (strcmp(row->other_plan_keys[i].key, "fit") != 0 &&
-            strcmp(row->other_plan_keys[i].json, "null") != 0)
-            return refuse(reason, size, "plan.%s is not modelled", row->other_plan_keys[i].key);
-    if (trace_row_has(row, TRACE_FIELD_N_SLOTS) && row->n_slots > 1)
-        return refuse(reason, size, "several slots are not modelled");
+    if (row->skip[0] != '\0')
+        return refuse(reason, size, "%s", row->skip);
     if (row->split_mode == TRACE_SPLIT_ROW)
         return refuse(reason, size, "a row split is not modelled");
-    if (strcmp(row->output_head, "mirrored") == 0)
-        return refuse(reason, size, "a mirrored output head is not modelled");
     return 0;
 }
 
@@ -103,6 +110,69 @@ static int read_cache(const struct trace_row *row, struct plan *plan, char *reas
     return 0;
 }
 
+/* Acceptance of a drafted token where none is stated: what the first row of s002-h3 with
+ * drafting yields. */
+static const double usual_acceptance_ratio = 0.70;
+
+/* "DFlash2 sidecar": the drafter of that kind for the row's model. */
+static int read_draft(const char *json, struct row_case *c)
+{
+    char kind[32];
+    const char *name;
+
+    if (sscanf(json, "\"%31[A-Za-z0-9]", kind) != 1)
+        return -1;
+    name = model_draft_find(c->row->model, kind);
+    if (name == NULL)
+        return -1;
+    snprintf(c->draft_name, sizeof c->draft_name, "%s", name);
+    return 0;
+}
+
+/* Keys of a plan that only some rows have, and what their values mean. */
+static int read_other_key(const char *key, const char *json, struct row_case *c)
+{
+    struct plan *plan = &c->plan;
+    static const struct {
+        const char *key, *json;
+        enum plan_all_reduce all_reduce;
+    } reduces[] = {
+        {"allreduce", "\"skipped\"", PLAN_ALL_REDUCE_SKIPPED},
+        {"allreduce_overlap", "false", PLAN_ALL_REDUCE_PLAIN},
+        {"allreduce_overlap", "true", PLAN_ALL_REDUCE_OVERLAPPED},
+        {"variant", "\"baseline\"", PLAN_ALL_REDUCE_PLAIN},
+        {"variant", "\"chunked tail, one-shot collective\"", PLAN_ALL_REDUCE_CHUNKED},
+        {"variant", "\"chunked tail, split collective\"", PLAN_ALL_REDUCE_OVERLAPPED},
+    };
+
+    for (size_t i = 0; i < sizeof reduces / sizeof *reduces; i++) {
+        if (strcmp(reduces[i].key, key) == 0 && strcmp(reduces[i].json, json) == 0) {
+            plan->all_reduce = reduces[i].all_reduce;
+            return 0;
+        }
+    }
+    if (strcmp(key, "graph_pipeline_parallel") == 0) {
+        plan->pipeline = strcmp(json, "true") == 0 ? PLAN_ON : PLAN_OFF;
+        return 0;
+    }
+    if (strcmp(key, "spec_draft") == 0)
+        return read_draft(json, c);
+    if (strcmp(key, "spec_draft_kv_gpu_layers") == 0)
+        return 0; /* the drafter's small cache stays on the devices either way */
+    if (strcmp(key, "backend_sampling") == 0) {
+        plan->backend_sampling = strcmp(json, "true") == 0;
+        return 0;
+    }
+    if (strcmp(key, "ffn_exp_rows_per_device") == 0) {
+        plan->ff_exp_rows_count = 2;
+        return sscanf(json, "[%u, %u]", &plan->ff_exp_rows[0], &plan->ff_exp_rows[1]) == 2 ||
+                       sscanf(json, "[%u,%u]", &plan->ff_exp_rows[0], &plan->ff_exp_rows[1]) == 2
+                   ? 0
+                   : -1;
+    }
+    return strcmp(key, "fit") == 0 || strcmp(json, "null") == 0 ? 0 : -1;
+}
+
 static int read_plan(const struct trace_row *row, struct row_case *c, char *reason, size_t size)
 {
     static const enum plan_split splits[] = {
@@ -121,6 +191,12 @@ static int read_plan(const struct trace_row *row, struct row_case *c, char *reas
     plan->n_ctx = number_or(row, TRACE_FIELD_N_CTX, row->n_ctx, 0);
     plan->n_batch = number_or(row, TRACE_FIELD_N_BATCH, row->n_batch, plan->n_batch);
     plan->n_ubatch = number_or(row, TRACE_FIELD_N_UBATCH, row->n_ubatch, plan->n_ubatch);
+    if (strcmp(row->output_head, "") != 0)
+        plan->output_mirrored = strcmp(row->output_head, "mirrored") == 0 ? PLAN_ON : PLAN_OFF;
+    for (size_t i = 0; i < row->other_plan_key_count; i++)
+        if (read_other_key(row->other_plan_keys[i].key, row->other_plan_keys[i].json, c) != 0)
+            return refuse(reason, size, "plan.%s %s is not modelled", row->other_plan_keys[i].key,
+                          row->other_plan_keys[i].json);
     plan->n_gpu_layers = -1;
     if (trace_row_has(row, TRACE_FIELD_N_GPU_LAYERS))
         plan->n_gpu_layers = (int32_t)row->n_gpu_layers;
@@ -135,7 +211,7 @@ static int read_workload(const struct trace_row *row, struct row_case *c, char *
     uint32_t gen = number_or(row, TRACE_FIELD_N_GEN, row->n_gen, 0);
     uint32_t depth = number_or(row, TRACE_FIELD_N_DEPTH, row->n_depth, 0);
 
-    if (c->metric == ROW_PP && prompt == 0)
+    if ((c->metric == ROW_PP || c->metric == ROW_PREFILL_MS) && prompt == 0)
         return refuse(reason, size, "no prompt length stated");
     if (c->metric == ROW_TG && gen == 0)
         gen = 128;
@@ -143,9 +219,20 @@ static int read_workload(const struct trace_row *row, struct row_case *c, char *
     c->n_prompt = prompt;
     c->n_gen = gen;
     c->n_depth = c->metric == ROW_TG && !bench ? depth + prompt : depth;
-    c->context_needed = bench ? depth + (prompt > gen ? prompt : gen) : depth + prompt + gen;
+    c->plan.n_slots = number_or(row, TRACE_FIELD_N_SLOTS, row->n_slots, 1);
+    c->plan.kv_unified = row->kv_unified != TRACE_NO;
+    for (size_t i = 0; i < row->other_workload_key_count; i++)
+        if (strcmp(row->other_workload_keys[i].key, "prompt_shared") == 0)
+            c->shared_prompt = strcmp(row->other_workload_keys[i].json, "true") == 0;
+    for (size_t i = 0; i < row->other_workload_key_count; i++)
+        if (strcmp(row->other_workload_keys[i].key, "spec_n_max") == 0)
+            c->draft_max = (uint32_t)strtoul(row->other_workload_keys[i].json, NULL, 10);
+    c->context_needed = bench              ? depth + (prompt > gen ? prompt : gen)
+                        : c->shared_prompt ? depth + prompt + c->plan.n_slots * gen
+                                           : c->plan.n_slots * (depth + prompt + gen);
+    /* A prompt longer than -c cannot have been: the prompt is believed. */
     if (c->plan.n_ctx > 0 && c->plan.n_ctx < c->context_needed)
-        return refuse(reason, size, "the prompt and -c contradict each other");
+        c->plan.n_ctx = 0;
     /* Buffers are reserved for logits of every token unless a tool asks for less; of
      * llama-bench, the fork's does since one of its fixes. */
     c->plan.all_logits = strcmp(row->tool, "llama-server") != 0 &&
@@ -187,22 +274,51 @@ struct machine *row_case_machine(const struct row_case *c, struct error *err)
 
 /* ---- predicting ---- */
 
+/* A drafter lies on the target's devices, layer by layer, with its cache. */
+static int predict_drafted(const struct row_case *c, struct timing *timing,
+                           const struct placement *placement, struct predict_options options,
+                           struct row_value *value, struct error *err)
+{
+    struct plan plan = plan_default();
+    struct speculation speculation = {.n_max = c->draft_max, .acceptance = usual_acceptance_ratio};
+    struct model *model = NULL;
+    struct placement *draft = NULL;
+    int status = -1;
+
+    plan.split = placement->plan.split == PLAN_SPLIT_NONE ? PLAN_SPLIT_NONE : PLAN_SPLIT_LAYER;
+    plan.main_gpu = placement->plan.main_gpu;
+    model = model_draft_from_catalogue(c->draft_name, placement->model, err);
+    if (model != NULL)
+        draft = placement_new(model, placement->machine, &plan, c->context_needed, err);
+    if (draft != NULL) {
+        speculation.draft = draft;
+        status = speculation_predict(timing, placement, &speculation, c->n_depth, c->n_gen, options,
+                                     &value->prediction, err);
+    }
+    placement_free(draft);
+    model_free(model);
+    return status;
+}
+
 static int predict_speed(const struct row_case *c, const struct placement *placement,
                          struct row_value *value, struct error *err)
 {
     struct timing *timing = timing_new(placement, err);
-    struct predict_options options = {.tool = c->tool};
+    struct predict_options options = {.tool = c->tool, .shared_prompt = c->shared_prompt};
     int status;
 
     if (timing == NULL)
         return -1;
-    if (c->metric == ROW_PP)
+    if (c->metric != ROW_TG)
         status = predict_prompt(timing, placement, c->n_depth, c->n_prompt, options,
                                 &value->prediction, err);
+    else if (c->draft_max > 0 && c->draft_name[0] != '\0')
+        status = predict_drafted(c, timing, placement, options, value, err);
     else
         status = predict_generation(timing, placement, c->n_depth, c->n_gen, options,
                                     &value->prediction, err);
-    value->value = value->prediction.tokens_per_s;
+    value->value = c->metric == ROW_PREFILL_MS ? value->prediction.time_s * 1e3
+                                               : value->prediction.tokens_per_s;
     timing_free(timing);
     return status;
 }
@@ -233,7 +349,7 @@ int row_case_predict(const struct row_case *c, const struct model *model,
         return -1;
     memory_count(placement, &value->memory);
     value->fits = value->memory.fits;
-    if (c->metric == ROW_PP || c->metric == ROW_TG)
+    if (row_metric_is_speed(c->metric))
         status = predict_speed(c, placement, value, err);
     else
         status = predict_memory(c, machine, value, err);
@@ -246,6 +362,7 @@ int row_case_predict(const struct row_case *c, const struct model *model,
 struct text {
     char *at;
     size_t left;
+    bool is_cut;
 };
 
 static void append(struct text *text, const char *format, ...)
@@ -259,10 +376,12 @@ static void append(struct text *text, const char *format, ...)
     va_start(arguments, format);
     length = vsnprintf(text->at, text->left, format, arguments);
     va_end(arguments);
-    if (length > 0 && (size_t)length < text->left) {
-        text->at += length;
-        text->left -= (size_t)length;
+    if (length < 0 || (size_t)length >= text->left) {
+        text->is_cut = true;
+        return;
     }
+    text->at += length;
+    text->left -= (size_t)length;
 }
 
 static void append_placement(struct text *text, const struct placement *placement)
@@ -287,12 +406,17 @@ int row_case_key(const struct row_case *c, const struct model *model, const stru
         return -1;
     append(&out, "%s|%s|%s|%s|%s|%d|%d|%d|", c->machine_name, c->variant, c->model_spec,
            c->row->metric, c->row->device, c->plan.schedule, c->plan.split, placement->pipeline);
+    append(&out, "%s|%u|", c->draft_name, c->draft_max);
+    append(&out, "%u|%d|%d|%d|%d|%d|", c->plan.n_slots, c->plan.kv_unified, c->shared_prompt,
+           c->plan.all_reduce, c->plan.backend_sampling, c->plan.output_mirrored);
     append(&out, "%d|%d|%u|%u|%d|%d|%u|%u|%u|", c->plan.type_k, c->plan.type_v, c->plan.n_batch,
            c->plan.n_ubatch, placement->recurrent_on_device, c->plan.kv_pinned,
-           c->metric == ROW_TG ? 0 : c->n_prompt, c->metric == ROW_PP ? 0 : c->n_gen, c->n_depth);
+           c->metric == ROW_TG ? 0 : c->n_prompt, c->metric == ROW_TG ? c->n_gen : 0, c->n_depth);
     if (c->metric == ROW_VRAM || c->metric == ROW_FITS)
         append(&out, "%u|", placement->n_ctx);
     append_placement(&out, placement);
     placement_free(placement);
-    return 0;
+    return out.is_cut
+               ? error_set(err, ERROR_UNSUPPORTED, "a configuration of more than %zu bytes", size)
+               : 0;
 }

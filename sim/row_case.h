@@ -11,24 +11,31 @@
 #define ROW_CASE_USUAL_QUANT "Q4_K_M"
 
 enum row_metric {
-    ROW_PP,    /* prompt tokens per second */
-    ROW_TG,    /* generated tokens per second */
-    ROW_VRAM,  /* MiB in use on one device */
-    ROW_FITS,  /* whether the plan fits */
-    ROW_OTHER, /* not predicted */
+    ROW_PP,         /* prompt tokens per second */
+    ROW_TG,         /* generated tokens per second */
+    ROW_PREFILL_MS, /* milliseconds for the prompt */
+    ROW_VRAM,       /* MiB in use on one device */
+    ROW_FITS,       /* whether the plan fits */
+    ROW_OTHER,      /* not predicted */
 };
+
+/** Whether a metric says how fast something is. */
+bool row_metric_is_speed(enum row_metric metric);
 
 struct row_case {
     const struct trace_row *row; /* borrowed */
     enum row_metric metric;
-    char model_spec[128];        /* "qwen3.8-27b:UD-Q5_K_M" */
+    char model_spec[128]; /* "qwen3.8-27b:UD-Q5_K_M" */
     char machine_name[128], variant[16];
-    bool composed;               /* the machine is given by its GPUs */
+    bool composed; /* the machine is given by its GPUs */
     struct plan plan;
     enum predict_tool tool;
+    bool shared_prompt;
     uint32_t n_prompt, n_gen, n_depth; /* n_depth: where the timed part starts */
     uint32_t context_needed;
-    int device;                  /* ROW_VRAM: device of the machine */
+    char draft_name[96]; /* of a drafter in the catalogue; "" without one */
+    uint32_t draft_max;  /* tokens drafted a round; 0: no drafting */
+    int device;          /* ROW_VRAM: device of the machine */
 };
 
 /**
@@ -63,7 +70,7 @@ int row_case_predict(const struct row_case *c, const struct model *model,
  *
  * @return 0, or -1 with `err` set
  */
-int row_case_key(const struct row_case *c, const struct model *model,
-                 const struct machine *machine, char *text, size_t size, struct error *err);
+int row_case_key(const struct row_case *c, const struct model *model, const struct machine *machine,
+                 char *text, size_t size, struct error *err);
 
 #endif

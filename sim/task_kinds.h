@@ -8,6 +8,7 @@
     TASK(BUILD, "build", HOST)           /* build, split and allocate the graph */                 \
     TASK(EMBED, "embed", HOST)           /* look up the token embeddings */                        \
     TASK(MASK, "mask", HOST)             /* fill the attention mask */                             \
+    TASK(SAMPLE, "sample", HOST)         /* choose the next token of each slot from its logits */  \
     TASK(KV_STORE, "kv-store", HOST)     /* put new K and V rows into the host's cache */          \
     TASK(HOST_STATE, "host-state", HOST) /* a recurrent layer's state operations on the CPU */     \
     TASK(HOST_LAYER, "host-layer", HOST) /* a whole layer, or the head, on the CPU */              \
@@ -15,6 +16,7 @@
     TASK(SYNC, "sync", WAIT)             /* wait until a device is idle */                         \
     TASK(WAIT, "wait", WAIT)             /* a stream waits for another stream's event */           \
     TASK(INPUT, "input", COPY)           /* embeddings, positions, mask: host to device */         \
+    TASK(ACTIVATIONS, "activations", COPY) /* inputs of experts on the host: device to host */ \
     TASK(KV_ROWS, "kv-rows", COPY)       /* new K or V rows: device to host */                     \
     TASK(KV_WINDOW, "kv-window", COPY)   /* a K or V window: host to device */                     \
     TASK(STATE_OUT, "state-out", COPY)   /* recurrent state: device to host */                     \

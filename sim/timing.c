@@ -1,6 +1,8 @@
 #include "sim/timing.h"
 
 #include <assert.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,9 +19,10 @@ struct timing {
     struct engine *engine;
     struct engine_route *routes;
     size_t route_count;
-    size_t peer_first, collective;                               /* route numbers */
-    double device_latency_s[MACHINE_DEVICES_MAX];                /* of the way to the host */
-    const struct machine_link *device_link[MACHINE_DEVICES_MAX]; /* the one at the device */
+    size_t peer_first, collective;                                   /* route numbers */
+    double peer_latency_s[MACHINE_DEVICES_MAX][MACHINE_DEVICES_MAX]; /* from, to */
+    double device_latency_s[MACHINE_DEVICES_MAX];                    /* of the way to the host */
+    const struct machine_link *device_link[MACHINE_DEVICES_MAX];     /* the one at the device */
 };
 
 /* ---- routes ---- */
@@ -72,9 +75,8 @@ static int route_device(struct timing *timing, uint32_t d, struct error *err)
                          machine->name);
     cross_way(machine, out, device->node, 0);
     timing->device_latency_s[d] = latency_s;
-    for (uint32_t l = 0; l < machine->link_count; l++)
-        if (machine->links[l].to == device->node || machine->links[l].from == device->node)
-            timing->device_link[d] = &machine->links[l];
+    timing->device_link[d] =
+        &machine->links[machine_device_link(machine, timing->placement->devices[d])];
     in[ROUTE_IN_PAGEABLE - ROUTE_IN] = *in;
     out[ROUTE_OUT_PAGEABLE - ROUTE_OUT] = *out;
     in[ROUTE_IN_PAGEABLE - ROUTE_IN].limit_gbs = timing->device_link[d]->pageable_gbs;
@@ -90,6 +92,7 @@ static void route_collective(struct timing *timing)
     uint32_t count = placement->device_count;
     struct engine_route *ring = &timing->routes[timing->collective];
 
+    ring->uncounted = true; /* collectives are a resource of their own */
     for (uint32_t d = 0; d < count && count > 1; d++)
         cross_way(placement->machine, ring, device_of(placement, d)->node,
                   device_of(placement, (d + 1) % count)->node);
@@ -111,8 +114,9 @@ static int make_routes(struct timing *timing, struct error *err)
             return -1;
         for (uint32_t e = 0; e < count; e++)
             if (e != d)
-                cross_way(placement->machine, &timing->routes[timing->peer_first + d * count + e],
-                          device_of(placement, d)->node, device_of(placement, e)->node);
+                timing->peer_latency_s[d][e] = cross_way(
+                    placement->machine, &timing->routes[timing->peer_first + d * count + e],
+                    device_of(placement, d)->node, device_of(placement, e)->node);
     }
     route_collective(timing);
     /* A route that nothing takes (a device to itself) still has to be one. */
@@ -189,6 +193,7 @@ static uint16_t route_of(const struct timing *timing, const struct program_task 
                           (size_t)task->device * timing->placement->device_count +
                           (size_t)task->peer);
     case TASK_KV_ROWS:
+    case TASK_ACTIVATIONS:
     case TASK_STATE_OUT:
     case TASK_LOGITS:
         return (uint16_t)(device + (task->pageable ? ROUTE_OUT_PAGEABLE : ROUTE_OUT));
@@ -198,14 +203,16 @@ static uint16_t route_of(const struct timing *timing, const struct program_task 
 }
 
 /* What the host thread pays to issue a task. */
-static double issue_s(const struct machine_host *host, const struct program_task *task,
-                      double bytes)
+static double issue_s(const struct machine_host *host, const struct model *model,
+                      const struct program_task *task, double bytes)
 {
     switch (task->kind) {
     case TASK_BUILD:
         return task->launches * host->build_s;
     case TASK_SPLIT:
         return task->launches * host->split_s;
+    case TASK_SAMPLE:
+        return task->launches * host->sample_s * model->n_vocab;
     case TASK_SYNC:
         return task->launches * host->sync_s;
     case TASK_ALL_REDUCE:
@@ -247,14 +254,16 @@ static void time_task(const struct timing *timing, const struct program_task *ta
     double n = program_task_cells(task, cells);
     double bytes = task->bytes + n * task->bytes_per_cell;
 
-    engine_task->issue_s = issue_s(&placement->machine->host, task, bytes);
+    engine_task->issue_s = issue_s(&placement->machine->host, placement->model, task, bytes);
     switch (program_task_class(task->kind)) {
     case TASK_CLASS_KERNEL:
         engine_task->work_s = cost_kernel_s(placement->machine,
                                             device_of(placement, (uint32_t)task->device), task, n);
         break;
     case TASK_CLASS_COPY:
-        engine_task->work_s = timing->device_latency_s[task->device];
+        engine_task->work_s = task->kind == TASK_PEER
+                                  ? timing->peer_latency_s[task->device][task->peer]
+                                  : timing->device_latency_s[task->device];
         if (task->row_bytes > 0)
             engine_task->work_s +=
                 bytes / task->row_bytes * timing->device_link[task->device]->row_s;
@@ -372,41 +381,83 @@ void timed_program_set_cells(const struct timing *timing, struct timed_program *
 
 /* ---- what limited a run ---- */
 
-static void consider(struct timing_bound *bound, double busy_s, double elapsed_s, const char *name)
-{
-    double ratio = elapsed_s > 0 ? busy_s / elapsed_s : 0;
+/* Resources by number: the host thread, collectives, devices, then each link's directions. */
+enum {
+    RESOURCE_HOST,
+    RESOURCE_COLLECTIVE,
+    RESOURCE_DEVICES,
+    RESOURCE_LINKS = 2 + MACHINE_DEVICES_MAX
+};
 
-    if (ratio > bound->ratio) {
-        bound->ratio = ratio < 1 ? ratio : 1;
-        snprintf(bound->resource, sizeof bound->resource, "%s", name);
+static void resource_name(const struct timing *timing, unsigned resource, char *name, size_t size)
+{
+    const struct machine *machine = timing->placement->machine;
+
+    if (resource == RESOURCE_HOST) {
+        snprintf(name, size, "host thread");
+    } else if (resource == RESOURCE_COLLECTIVE) {
+        snprintf(name, size, "all-reduce");
+    } else if (resource < RESOURCE_LINKS) {
+        snprintf(name, size, "%s", device_of(timing->placement, resource - RESOURCE_DEVICES)->name);
+    } else {
+        const struct machine_link *link = &machine->links[(resource - RESOURCE_LINKS) / 2];
+        bool down = (resource - RESOURCE_LINKS) % 2 == 0;
+
+        snprintf(name, size, "%s>%s", machine->nodes[down ? link->from : link->to].name,
+                 machine->nodes[down ? link->to : link->from].name);
     }
 }
 
-struct timing_bound timing_bound(const struct timing *timing, double elapsed_s)
+/* Collectives hold their members' streams, unless they run beside them: that time is theirs
+ * alone, and so is what they take of links. */
+void timing_read_busy(const struct timing *timing, struct timing_busy *busy)
 {
-    const struct placement *placement = timing->placement;
-    const struct machine *machine = placement->machine;
+    const struct engine *engine = timing->engine;
+    double collective_s = engine_queue_busy_s(engine, PROGRAM_QUEUE_COLLECTIVE);
+
+    *busy = (struct timing_busy){.elapsed_s = engine_time_s(engine)};
+    busy->busy_s[RESOURCE_HOST] = engine_host_busy_s(engine);
+    busy->busy_s[RESOURCE_COLLECTIVE] =
+        collective_s + engine_queue_busy_s(engine, PROGRAM_QUEUE_BESIDE);
+    for (uint32_t d = 0; d < timing->placement->device_count; d++)
+        busy->busy_s[RESOURCE_DEVICES + d] =
+            engine_queue_busy_s(engine, program_queue_compute(d)) - collective_s;
+    for (uint32_t l = 0; l < timing->placement->machine->link_count; l++)
+        for (unsigned part = LINK_DOWN; part <= LINK_UP; part++)
+            busy->busy_s[RESOURCE_LINKS + 2 * l + part] =
+                engine_link_busy_s(engine, LINK_PARTS * l + part);
+}
+
+void timing_add_busy(struct timing_busy *sum, const struct timing_busy *before,
+                     const struct timing_busy *after, double times)
+{
+    sum->elapsed_s += times * (after->elapsed_s - before->elapsed_s);
+    for (unsigned r = 0; r < TIMING_RESOURCES_MAX; r++)
+        sum->busy_s[r] += times * (after->busy_s[r] - before->busy_s[r]);
+}
+
+struct timing_bound timing_bound(const struct timing *timing, const struct timing_busy *busy)
+{
     struct timing_bound bound = {.ratio = 0};
-    double collective_s = engine_queue_busy_s(timing->engine, PROGRAM_QUEUE_COLLECTIVE);
-    char name[40];
+    int first = -1, second = -1;
 
-    for (uint32_t d = 0; d < placement->device_count; d++)
-        consider(&bound,
-                 engine_queue_busy_s(timing->engine, program_queue_compute(d)) - collective_s,
-                 elapsed_s, device_of(placement, d)->name);
-    consider(&bound, collective_s, elapsed_s, "all-reduce");
-    for (uint32_t l = 0; l < machine->link_count; l++) {
-        const struct machine_link *link = &machine->links[l];
-
-        for (unsigned part = LINK_DOWN; part <= LINK_UP; part++) {
-            snprintf(name, sizeof name, "%s>%s",
-                     machine->nodes[part == LINK_DOWN ? link->from : link->to].name,
-                     machine->nodes[part == LINK_DOWN ? link->to : link->from].name);
-            consider(&bound,
-                     engine_link_busy_s(timing->engine, LINK_PARTS * l + part) - collective_s,
-                     elapsed_s, name);
+    for (int r = 0; r < TIMING_RESOURCES_MAX; r++) {
+        if (busy->busy_s[r] <= 0)
+            continue;
+        if (first < 0 || busy->busy_s[r] > busy->busy_s[first]) {
+            second = first;
+            first = r;
+        } else if (second < 0 || busy->busy_s[r] > busy->busy_s[second]) {
+            second = r;
         }
     }
-    consider(&bound, engine_host_busy_s(timing->engine), elapsed_s, "host thread");
+    if (first >= 0) {
+        resource_name(timing, (unsigned)first, bound.resource, sizeof bound.resource);
+        bound.ratio = fmin(1, busy->busy_s[first] / busy->elapsed_s);
+    }
+    if (second >= 0) {
+        resource_name(timing, (unsigned)second, bound.second, sizeof bound.second);
+        bound.second_ratio = fmin(1, busy->busy_s[second] / busy->elapsed_s);
+    }
     return bound;
 }

@@ -21,7 +21,7 @@ struct timed_program {
     struct engine_schedule *schedule; /* owned */
     uint32_t *windowed;               /* tasks whose time depends on the window */
     size_t windowed_count;
-    struct program_cells cells;       /* the window that the times are for */
+    struct program_cells cells; /* the window that the times are for */
 };
 
 /**
@@ -37,16 +37,34 @@ void timed_program_free(struct timed_program *timed);
 void timed_program_set_cells(const struct timing *timing, struct timed_program *timed,
                              struct program_cells cells);
 
-/** What limited a run: the resource that was busy for the largest share of its time. */
+/* What limited a run: the resources that were busy for the largest shares of its time. */
 struct timing_bound {
-    char resource[48]; /* "CUDA1", "host>CUDA1", "all-reduce", "host thread" */
-    double ratio;      /* of the elapsed time */
+    char resource[48];  /* "CUDA1", "host>CUDA1", "all-reduce", "host thread" */
+    double ratio;       /* of the elapsed time */
+    char second[48];    /* likewise; "" when there is none */
+    double second_ratio;
 };
 
-/** The busiest resource over `elapsed_s` since the engine's reset. */
-struct timing_bound timing_bound(const struct timing *timing, double elapsed_s);
+/* Busy seconds of every resource, for adding up over runs. */
+enum { TIMING_RESOURCES_MAX = 2 + MACHINE_DEVICES_MAX + 2 * MACHINE_LINKS_MAX };
+
+struct timing_busy {
+    double elapsed_s;
+    double busy_s[TIMING_RESOURCES_MAX];
+};
+
+/** Seconds since the engine's reset. */
+void timing_read_busy(const struct timing *timing, struct timing_busy *busy);
+
+/** Adds `times` times what was busy between two readings. */
+void timing_add_busy(struct timing_busy *sum, const struct timing_busy *before,
+                     const struct timing_busy *after, double times);
+
+/** The busiest resources. */
+struct timing_bound timing_bound(const struct timing *timing, const struct timing_busy *busy);
 
 /** Bytes that a flow of a task carries over its links, packet headers included. */
-double timing_flow_bytes(const struct timing *timing, const struct program_task *task, double bytes);
+double timing_flow_bytes(const struct timing *timing, const struct program_task *task,
+                         double bytes);
 
 #endif

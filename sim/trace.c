@@ -1,5 +1,5 @@
 /* Rows of measurements: lines, their header, and files. What a row holds is read in
- * trace_row.c. */
+ * trace_row.c; output of llama-bench in trace_bench.c. */
 #include "sim/trace.h"
 
 #include <dirent.h>
@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "sim/json_input.h"
+#include "sim/trace_bench.h"
 #include "sim/trace_private.h"
 
 /* --- lines --- */
@@ -22,10 +23,12 @@ static bool is_blank(const char *line, size_t length)
     return true;
 }
 
-static struct trace_row *add_row(struct trace *trace, size_t *capacity, struct error *err)
+struct trace_row *trace_draft_add(struct trace_draft *draft, struct error *err)
 {
-    if (trace->count == *capacity) {
-        size_t wanted = *capacity ? *capacity * 2 : 64;
+    struct trace *trace = &draft->trace;
+
+    if (trace->count == draft->capacity) {
+        size_t wanted = draft->capacity ? draft->capacity * 2 : 64;
         struct trace_row *grown = realloc(trace->rows, wanted * sizeof *grown);
 
         if (!grown) {
@@ -33,7 +36,7 @@ static struct trace_row *add_row(struct trace *trace, size_t *capacity, struct e
             return NULL;
         }
         trace->rows = grown;
-        *capacity = wanted;
+        draft->capacity = wanted;
     }
     return &trace->rows[trace->count++];
 }
@@ -58,9 +61,10 @@ static int read_header(const struct json_cursor *root, struct trace *trace, stru
     return trace->about ? 0 : -1;
 }
 
-static int read_line(const char *line, size_t length, int line_number, struct trace *trace,
-                     size_t *capacity, struct error *err)
+static int read_line(const char *line, size_t length, int line_number, struct trace_draft *draft,
+                     struct error *err)
 {
+    struct trace *trace = &draft->trace;
     struct json_input *input = json_input_load_lines(line, length, trace->source, line_number, err);
     struct json_cursor root;
     struct trace_row *row;
@@ -71,7 +75,9 @@ static int read_line(const char *line, size_t length, int line_number, struct tr
     root = json_input_root(input);
     if (json_object_get(root.value, "lopside_trace")) {
         result = read_header(&root, trace, err);
-    } else if ((row = add_row(trace, capacity, err)) != NULL) {
+    } else if (trace_bench_is_result(&root)) {
+        result = trace_bench_read_object(&root, line_number, draft, err);
+    } else if ((row = trace_draft_add(draft, err)) != NULL) {
         result = trace_row_read(&root, trace->arena, row, err);
         row->line = line_number;
     }
@@ -79,29 +85,43 @@ static int read_line(const char *line, size_t length, int line_number, struct tr
     return result;
 }
 
-int trace_parse(const char *text, size_t size, const char *source, struct trace *trace,
-                struct error *err)
+static int read_lines(const char *text, size_t size, struct trace_bench_start start,
+                      struct trace_draft *draft, struct error *err)
 {
-    struct trace result = {.about = ""};
-    size_t capacity = 0, at = 0;
+    int line_number = start.line;
 
-    snprintf(result.source, sizeof result.source, "%s", source);
-    result.arena = arena_new(err);
-    if (!result.arena)
-        return -1;
-    for (int line_number = 1; at < size; line_number++) {
+    for (size_t at = start.offset; at < size; line_number++) {
         const char *line = text + at, *end = memchr(line, '\n', size - at);
         size_t length = end ? (size_t)(end - line) : size - at;
 
-        if (!is_blank(line, length) &&
-            read_line(line, length, line_number, &result, &capacity, err) != 0) {
-            error_name_source(err, source);
-            trace_close(&result);
+        if (!is_blank(line, length) && read_line(line, length, line_number, draft, err) != 0)
             return -1;
-        }
         at += length + 1;
     }
-    *trace = result;
+    return 0;
+}
+
+int trace_parse(const char *text, size_t size, const char *source, struct trace *trace,
+                struct error *err)
+{
+    struct trace_bench_start start = trace_bench_recognise(text, size);
+    struct trace_draft draft = {.trace.about = ""};
+    int result;
+
+    snprintf(draft.trace.source, sizeof draft.trace.source, "%s", source);
+    draft.trace.arena = arena_new(err);
+    if (!draft.trace.arena)
+        return -1;
+    if (start.format == TRACE_BENCH_NONE || start.format == TRACE_BENCH_JSONL)
+        result = read_lines(text, size, start, &draft, err);
+    else
+        result = trace_bench_read(text, size, start, &draft, err);
+    if (result != 0) {
+        error_name_source(err, source);
+        trace_close(&draft.trace);
+        return -1;
+    }
+    *trace = draft.trace;
     return 0;
 }
 

@@ -28,6 +28,7 @@ enum trace_field {
     TRACE_FIELD_STDDEV,
     TRACE_FIELD_DERIVED,
     TRACE_FIELD_NOTE,
+    TRACE_FIELD_SKIP,
     /* plan */
     TRACE_FIELD_SPLIT_MODE,
     TRACE_FIELD_TENSOR_SPLIT,
@@ -107,6 +108,7 @@ struct trace_row {
     uint64_t stated, assumed; /* a bit per trace_field, never both; see trace_row_is_assumed() */
     int line;                 /* 1-based, in the file */
     const char *id, *source, *note;
+    const char *skip; /* why the row is left out of comparisons; "" for a row that is not */
 
     /* machine: a name, or a list of GPUs (the other form), or neither */
     const char *machine;
@@ -150,7 +152,9 @@ struct trace {
 
 /**
  * Reads a file of rows. Blank lines are skipped; a header line (`lopside_trace`)
- * may stand before the rows, or between them in joined files.
+ * may stand before the rows, or between them in joined files. The output of llama-bench
+ * is recognised by its content, whatever its format; each of its results becomes a row,
+ * named after the file: the second of "runs/box.csv" is "box-02".
  *
  * @return 0, or -1 with `err` set and `trace` untouched
  */
@@ -183,7 +187,8 @@ struct trace_files {
 
 /**
  * The files that `path` means: itself, or every *.jsonl of a directory (not of the
- * folders in it). A directory without any is an error.
+ * folders in it). A directory without any is an error. Output of llama-bench in other
+ * formats is named file by file: a folder holds much that is no trace.
  *
  * @return 0, or -1 with `err` set and `files` untouched
  */

@@ -5,6 +5,16 @@
 #include "sim/json_input.h"
 #include "sim/trace.h"
 
+/* A trace while its file is read. */
+struct trace_draft {
+    struct trace trace;
+    size_t capacity;      /* of trace.rows */
+    size_t bench_results; /* of llama-bench so far, for their ids */
+};
+
+/** A place for one more row, or NULL with `err` set. It moves when the next one is added. */
+struct trace_row *trace_draft_add(struct trace_draft *draft, struct error *err);
+
 /**
  * Reads the row at `root`. What it points to is copied into `arena`.
  *

@@ -62,6 +62,7 @@ static const struct field fields[] = {
     {TRACE_FIELD_STDDEV, SECTION_ROW, "stddev", KIND_NUMBER, AT(stddev), false, 0},
     {TRACE_FIELD_DERIVED, SECTION_ROW, "derived", KIND_FLAG, AT(derived), false, 0},
     {TRACE_FIELD_NOTE, SECTION_ROW, "note", KIND_TEXT, AT(note), false, 0},
+    {TRACE_FIELD_SKIP, SECTION_ROW, "skip", KIND_TEXT, AT(skip), false, 0},
     PLAN(SPLIT_MODE, "split_mode", SPLIT_MODE, split_mode),
     PLAN(TENSOR_SPLIT, "tensor_split", SPLIT, tensor_split),
     PLAN(ATTN_SPLIT, "attn_split", SPLIT, attn_split),

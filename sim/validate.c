@@ -165,7 +165,7 @@ static void predict_row(struct bench *bench, struct validate_row *out, struct ro
     out->fits = value.fits;
     set_error(out);
     if (is_fitted(machine, out->row->id)) {
-        char key[16384];
+        char key[65536];
 
         out->status = VALIDATE_FITTED;
         if (row_case_key(c, model, machine, key, sizeof key, &err) == 0)
@@ -179,7 +179,7 @@ static void mark_duplicate(struct bench *bench, struct validate_row *out, struct
     struct error err = {0};
     const struct model *model = open_model(bench, c, &err);
     const struct machine *machine = model != NULL ? open_machine(bench, c, &err) : NULL;
-    char key[16384];
+    char key[65536];
 
     if (machine == NULL || row_case_key(c, model, machine, key, sizeof key, &err) != 0)
         return;
@@ -197,6 +197,8 @@ static void read_row(const struct trace_row *row, struct validate_row *out, stru
         skip(out, reason);
     else if (row->value.kind == TRACE_VALUE_TEXT)
         skip(out, "its value is text");
+    else if (c->metric != ROW_FITS && !(row->value.number > 0))
+        skip(out, "its value is not above 0");
     out->metric = c->metric;
     out->measured = row->value.number;
     if (row->derived)
@@ -207,7 +209,7 @@ static void read_row(const struct trace_row *row, struct validate_row *out, stru
 
 double validate_percentile(const double *sorted, size_t count, double percent)
 {
-    size_t rank = (size_t)ceil(percent / 100 * (double)count);
+    size_t rank = (size_t)ceil(percent * (double)count / 100); /* exact where it is whole */
 
     return count == 0 ? 0 : sorted[rank > 0 ? rank - 1 : 0];
 }
@@ -231,7 +233,7 @@ static int compare(const void *a, const void *b)
 
 static bool is_speed(const struct validate_row *row)
 {
-    return row->metric == ROW_PP || row->metric == ROW_TG;
+    return row_metric_is_speed(row->metric);
 }
 
 /* `table` NULL takes rows of all tables; `vram` takes memory rows instead of speed. */

@@ -18,8 +18,8 @@ struct validate_row {
     enum row_metric metric;
     char reason[400];
     double measured, predicted; /* t/s, MiB, or 0 and 1 for a verdict */
-    double error_pct;           /* (predicted - measured) / measured; verdicts: 0, or 100 when wrong */
-    bool fits;                  /* the account's verdict, for rows of every metric */
+    double error_pct; /* (predicted - measured) / measured; verdicts: 0, or 100 when wrong */
+    bool fits;        /* the account's verdict, for rows of every metric */
 };
 
 /* Absolute errors of a group of rows, in percent, by nearest rank. */

@@ -51,7 +51,7 @@ static void check_family(const struct machine_family *family)
     }
     ck_assert(family->attn_vec_ratio > 0 && family->attn_vec_ratio <= 1);
     ck_assert(family->attn_one_ratio > 0 && family->attn_one_ratio <= 1);
-    ck_assert(family->attn_mma_ratio > 0 && family->attn_mma_ratio <= 1);
+    ck_assert(family->attn_mma_ratio > 0 && family->attn_mma_ratio <= 2);
 }
 
 static void check_device(const struct machine_device *device)

@@ -1,0 +1,2 @@
+# The help of bench is on stdout.
+$LOPSIDE bench --help

@@ -1,0 +1,2 @@
+# The help of calibrate is on stdout.
+$LOPSIDE calibrate --help

@@ -1,0 +1,2 @@
+# The help of machine is on stdout.
+$LOPSIDE machine --help

@@ -1,0 +1,2 @@
+# The help of model is on stdout.
+$LOPSIDE model --help

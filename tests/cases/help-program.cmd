@@ -1,0 +1,2 @@
+# The help of program is on stdout.
+$LOPSIDE program --help

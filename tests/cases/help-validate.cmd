@@ -1,0 +1,2 @@
+# The help of validate is on stdout.
+$LOPSIDE validate --help

@@ -1,0 +1,2 @@
+# The catalogue.
+$LOPSIDE model

@@ -1,0 +1,3 @@
+# A comma within -as is answered with the slash that was meant.
+# exit 2
+$LOPSIDE bench -m qwen3.8-27b:UD-Q5_K_M --machine rtx4070-gen4x16+rtx3060-gen3x4 -sm tensor -as 1,0

@@ -1,0 +1,3 @@
+# A main GPU that the machine lacks.
+# exit 2
+$LOPSIDE bench -m qwen3.8-27b:UD-Q5_K_M --machine rtx4070-gen4x16+rtx3060-gen3x4 -p 0 -n 4 --no-default -sm none -mg 2

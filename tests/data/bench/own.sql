@@ -1,0 +1,66 @@
+CREATE TABLE IF NOT EXISTS llama_bench (
+  build_commit TEXT,
+  build_number INTEGER,
+  cpu_info TEXT,
+  gpu_info TEXT,
+  backends TEXT,
+  model_filename TEXT,
+  model_type TEXT,
+  model_size INTEGER,
+  model_n_params INTEGER,
+  n_batch INTEGER,
+  n_ubatch INTEGER,
+  n_threads INTEGER,
+  cpu_mask TEXT,
+  cpu_strict INTEGER,
+  poll INTEGER,
+  type_k TEXT,
+  type_v TEXT,
+  n_gpu_layers INTEGER,
+  n_cpu_moe INTEGER,
+  split_mode TEXT,
+  main_gpu INTEGER,
+  no_kv_offload INTEGER,
+  flash_attn INTEGER,
+  devices TEXT,
+  tensor_split TEXT,
+  tensor_buft_overrides TEXT,
+  load_mode TEXT,
+  embeddings INTEGER,
+  no_op_offload INTEGER,
+  no_host INTEGER,
+  fit_target INTEGER,
+  fit_min_ctx INTEGER,
+  n_prompt INTEGER,
+  n_gen INTEGER,
+  n_depth INTEGER,
+  test_time TEXT,
+  avg_ns INTEGER,
+  stddev_ns INTEGER,
+  avg_ts REAL,
+  stddev_ts REAL,
+  kv_cpu_pinned INTEGER,
+  recurrent_state_offload INTEGER,
+  kv_gpu_layers INTEGER,
+  engine TEXT,
+  machine TEXT,
+  attn_split TEXT,
+  kv_policy TEXT,
+  kv_resident TEXT,
+  n_ctx INTEGER,
+  bound TEXT,
+  bound_ratio REAL,
+  vram_mib TEXT,
+  fits INTEGER,
+  fit TEXT,
+  is_default INTEGER
+);
+
+INSERT INTO llama_bench (build_commit, build_number, cpu_info, gpu_info, backends, model_filename, model_type, model_size, model_n_params, n_batch, n_ubatch, n_threads, cpu_mask, cpu_strict, poll, type_k, type_v, n_gpu_layers, n_cpu_moe, split_mode, main_gpu, no_kv_offload, flash_attn, devices, tensor_split, tensor_buft_overrides, load_mode, embeddings, no_op_offload, no_host, fit_target, fit_min_ctx, n_prompt, n_gen, n_depth, test_time, avg_ns, stddev_ns, avg_ts, stddev_ts, kv_cpu_pinned, recurrent_state_offload, kv_gpu_layers, engine, machine, attn_split, kv_policy, kv_resident, n_ctx, bound, bound_ratio, vram_mib, fits, fit, is_default) VALUES ('lopside 0.1.0', '0', 'Core i5-13400F', 'GeForce RTX 4070, GeForce RTX 3060 12GB', 'CUDA', 'llama-3.1-8b:Q4_K_M', 'llama 8B Q4_K_M', '4912898304', '8030261312', '1024', '512', '16', '0x0', '0', '50', 'q8_0', 'q8_0', '-1', '0', 'tensor', '0', '1', '1', 'auto', '60.00/40.00', 'none', 'auto', '0', '0', '0', '0', '0', '64', '0', '256', '', '42826177', '0', '1494.413103', '0.000000', '1', '0', '8', 'llama.cpp-fork', 'rtx4070-gen4x16+rtx3060-gen3x4', '1.00/0.00', 'round-robin', '', '512', 'all-reduce', '0.450459', '3667/1919', '1', 'fits', '0');
+INSERT INTO llama_bench (build_commit, build_number, cpu_info, gpu_info, backends, model_filename, model_type, model_size, model_n_params, n_batch, n_ubatch, n_threads, cpu_mask, cpu_strict, poll, type_k, type_v, n_gpu_layers, n_cpu_moe, split_mode, main_gpu, no_kv_offload, flash_attn, devices, tensor_split, tensor_buft_overrides, load_mode, embeddings, no_op_offload, no_host, fit_target, fit_min_ctx, n_prompt, n_gen, n_depth, test_time, avg_ns, stddev_ns, avg_ts, stddev_ts, kv_cpu_pinned, recurrent_state_offload, kv_gpu_layers, engine, machine, attn_split, kv_policy, kv_resident, n_ctx, bound, bound_ratio, vram_mib, fits, fit, is_default) VALUES ('lopside 0.1.0', '0', 'Core i5-13400F', 'GeForce RTX 4070, GeForce RTX 3060 12GB', 'CUDA', 'llama-3.1-8b:Q4_K_M', 'llama 8B Q4_K_M', '4912898304', '8030261312', '1024', '512', '16', '0x0', '0', '50', 'q8_0', 'q8_0', '-1', '0', 'tensor', '0', '1', '1', 'auto', '60.00/40.00', 'none', 'auto', '0', '0', '0', '0', '0', '0', '4', '256', '', '53975803', '0', '74.107282', '0.000000', '1', '0', '8', 'llama.cpp-fork', 'rtx4070-gen4x16+rtx3060-gen3x4', '1.00/0.00', 'round-robin', '', '512', 'CUDA0', '0.532497', '3667/1919', '1', 'fits', '0');
+INSERT INTO llama_bench (build_commit, build_number, cpu_info, gpu_info, backends, model_filename, model_type, model_size, model_n_params, n_batch, n_ubatch, n_threads, cpu_mask, cpu_strict, poll, type_k, type_v, n_gpu_layers, n_cpu_moe, split_mode, main_gpu, no_kv_offload, flash_attn, devices, tensor_split, tensor_buft_overrides, load_mode, embeddings, no_op_offload, no_host, fit_target, fit_min_ctx, n_prompt, n_gen, n_depth, test_time, avg_ns, stddev_ns, avg_ts, stddev_ts, kv_cpu_pinned, recurrent_state_offload, kv_gpu_layers, engine, machine, attn_split, kv_policy, kv_resident, n_ctx, bound, bound_ratio, vram_mib, fits, fit, is_default) VALUES ('lopside 0.1.0', '0', 'Core i5-13400F', 'GeForce RTX 4070, GeForce RTX 3060 12GB', 'CUDA', 'llama-3.3-70b:Q8_0', 'llama 70B Q8_0', '74967187712', '70553706560', '1024', '512', '16', '0x0', '0', '50', 'q8_0', 'q8_0', '-1', '0', 'tensor', '0', '1', '1', 'auto', '60.00/40.00', 'none', 'auto', '0', '0', '0', '0', '0', '64', '0', '256', '', '0', '0', '0.000000', '0.000000', '1', '0', '8', 'llama.cpp-fork', 'rtx4070-gen4x16+rtx3060-gen3x4', '1.00/0.00', 'round-robin', '', '512', 'CUDA0', '0.505662', '48081/23811', '0', 'short 35799 MiB on CUDA0', '0');
+INSERT INTO llama_bench (build_commit, build_number, cpu_info, gpu_info, backends, model_filename, model_type, model_size, model_n_params, n_batch, n_ubatch, n_threads, cpu_mask, cpu_strict, poll, type_k, type_v, n_gpu_layers, n_cpu_moe, split_mode, main_gpu, no_kv_offload, flash_attn, devices, tensor_split, tensor_buft_overrides, load_mode, embeddings, no_op_offload, no_host, fit_target, fit_min_ctx, n_prompt, n_gen, n_depth, test_time, avg_ns, stddev_ns, avg_ts, stddev_ts, kv_cpu_pinned, recurrent_state_offload, kv_gpu_layers, engine, machine, attn_split, kv_policy, kv_resident, n_ctx, bound, bound_ratio, vram_mib, fits, fit, is_default) VALUES ('lopside 0.1.0', '0', 'Core i5-13400F', 'GeForce RTX 4070, GeForce RTX 3060 12GB', 'CUDA', 'llama-3.3-70b:Q8_0', 'llama 70B Q8_0', '74967187712', '70553706560', '1024', '512', '16', '0x0', '0', '50', 'q8_0', 'q8_0', '-1', '0', 'tensor', '0', '1', '1', 'auto', '60.00/40.00', 'none', 'auto', '0', '0', '0', '0', '0', '0', '4', '256', '', '0', '0', '0.000000', '0.000000', '1', '0', '8', 'llama.cpp-fork', 'rtx4070-gen4x16+rtx3060-gen3x4', '1.00/0.00', 'round-robin', '', '512', 'CUDA0', '0.872380', '48081/23811', '0', 'short 35799 MiB on CUDA0', '0');
+INSERT INTO llama_bench (build_commit, build_number, cpu_info, gpu_info, backends, model_filename, model_type, model_size, model_n_params, n_batch, n_ubatch, n_threads, cpu_mask, cpu_strict, poll, type_k, type_v, n_gpu_layers, n_cpu_moe, split_mode, main_gpu, no_kv_offload, flash_attn, devices, tensor_split, tensor_buft_overrides, load_mode, embeddings, no_op_offload, no_host, fit_target, fit_min_ctx, n_prompt, n_gen, n_depth, test_time, avg_ns, stddev_ns, avg_ts, stddev_ts, kv_cpu_pinned, recurrent_state_offload, kv_gpu_layers, engine, machine, attn_split, kv_policy, kv_resident, n_ctx, bound, bound_ratio, vram_mib, fits, fit, is_default) VALUES ('lopside 0.1.0', '0', 'Core i5-13400F', 'GeForce RTX 4070, GeForce RTX 3060 12GB', 'CUDA', 'llama-3.1-8b:Q4_K_M', 'llama 8B Q4_K_M', '4912898304', '8030261312', '2048', '512', '16', '0x0', '0', '50', 'f16', 'f16', '-1', '0', 'layer', '0', '0', '-1', 'auto', '0.00', 'none', 'auto', '0', '0', '0', '0', '0', '64', '0', '256', '', '28747668', '0', '2226.267510', '0.000000', '0', '0', '-1', 'llama.cpp', 'rtx4070-gen4x16+rtx3060-gen3x4', '0.00', 'slowest-first', '', '512', 'CUDA1', '0.630011', '2830/2915', '1', 'fits', '1');
+INSERT INTO llama_bench (build_commit, build_number, cpu_info, gpu_info, backends, model_filename, model_type, model_size, model_n_params, n_batch, n_ubatch, n_threads, cpu_mask, cpu_strict, poll, type_k, type_v, n_gpu_layers, n_cpu_moe, split_mode, main_gpu, no_kv_offload, flash_attn, devices, tensor_split, tensor_buft_overrides, load_mode, embeddings, no_op_offload, no_host, fit_target, fit_min_ctx, n_prompt, n_gen, n_depth, test_time, avg_ns, stddev_ns, avg_ts, stddev_ts, kv_cpu_pinned, recurrent_state_offload, kv_gpu_layers, engine, machine, attn_split, kv_policy, kv_resident, n_ctx, bound, bound_ratio, vram_mib, fits, fit, is_default) VALUES ('lopside 0.1.0', '0', 'Core i5-13400F', 'GeForce RTX 4070, GeForce RTX 3060 12GB', 'CUDA', 'llama-3.1-8b:Q4_K_M', 'llama 8B Q4_K_M', '4912898304', '8030261312', '2048', '512', '16', '0x0', '0', '50', 'f16', 'f16', '-1', '0', 'layer', '0', '0', '-1', 'auto', '0.00', 'none', 'auto', '0', '0', '0', '0', '0', '0', '4', '256', '', '53619187', '0', '74.600162', '0.000000', '0', '0', '-1', 'llama.cpp', 'rtx4070-gen4x16+rtx3060-gen3x4', '0.00', 'slowest-first', '', '512', 'CUDA1', '0.581724', '2830/2915', '1', 'fits', '1');
+INSERT INTO llama_bench (build_commit, build_number, cpu_info, gpu_info, backends, model_filename, model_type, model_size, model_n_params, n_batch, n_ubatch, n_threads, cpu_mask, cpu_strict, poll, type_k, type_v, n_gpu_layers, n_cpu_moe, split_mode, main_gpu, no_kv_offload, flash_attn, devices, tensor_split, tensor_buft_overrides, load_mode, embeddings, no_op_offload, no_host, fit_target, fit_min_ctx, n_prompt, n_gen, n_depth, test_time, avg_ns, stddev_ns, avg_ts, stddev_ts, kv_cpu_pinned, recurrent_state_offload, kv_gpu_layers, engine, machine, attn_split, kv_policy, kv_resident, n_ctx, bound, bound_ratio, vram_mib, fits, fit, is_default) VALUES ('lopside 0.1.0', '0', 'Core i5-13400F', 'GeForce RTX 4070, GeForce RTX 3060 12GB', 'CUDA', 'llama-3.3-70b:Q8_0', 'llama 70B Q8_0', '74967187712', '70553706560', '2048', '512', '16', '0x0', '0', '50', 'f16', 'f16', '-1', '0', 'layer', '0', '0', '-1', 'auto', '0.00', 'none', 'auto', '0', '0', '0', '0', '0', '64', '0', '256', '', '0', '0', '0.000000', '0.000000', '0', '0', '-1', 'llama.cpp', 'rtx4070-gen4x16+rtx3060-gen3x4', '0.00', 'slowest-first', '', '512', 'CUDA1', '0.630223', '36446/35601', '0', 'short 24164 MiB on CUDA0', '1');
+INSERT INTO llama_bench (build_commit, build_number, cpu_info, gpu_info, backends, model_filename, model_type, model_size, model_n_params, n_batch, n_ubatch, n_threads, cpu_mask, cpu_strict, poll, type_k, type_v, n_gpu_layers, n_cpu_moe, split_mode, main_gpu, no_kv_offload, flash_attn, devices, tensor_split, tensor_buft_overrides, load_mode, embeddings, no_op_offload, no_host, fit_target, fit_min_ctx, n_prompt, n_gen, n_depth, test_time, avg_ns, stddev_ns, avg_ts, stddev_ts, kv_cpu_pinned, recurrent_state_offload, kv_gpu_layers, engine, machine, attn_split, kv_policy, kv_resident, n_ctx, bound, bound_ratio, vram_mib, fits, fit, is_default) VALUES ('lopside 0.1.0', '0', 'Core i5-13400F', 'GeForce RTX 4070, GeForce RTX 3060 12GB', 'CUDA', 'llama-3.3-70b:Q8_0', 'llama 70B Q8_0', '74967187712', '70553706560', '2048', '512', '16', '0x0', '0', '50', 'f16', 'f16', '-1', '0', 'layer', '0', '0', '-1', 'auto', '0.00', 'none', 'auto', '0', '0', '0', '0', '0', '0', '4', '256', '', '0', '0', '0.000000', '0.000000', '0', '0', '-1', 'llama.cpp', 'rtx4070-gen4x16+rtx3060-gen3x4', '0.00', 'slowest-first', '', '512', 'CUDA1', '0.583869', '36446/35601', '0', 'short 24164 MiB on CUDA0', '1');

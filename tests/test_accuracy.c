@@ -1,0 +1,315 @@
+/* How close predictions come to measured rows: the project's own goals, on the rows of
+ * traces/ that they were set for. The figures are printed whether they are met or not. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/validate.h"
+
+static const struct goals {
+    double median_pct, p95_pct, max_pct; /* of the absolute errors of counted rows */
+    size_t counted_min, fitted_max;
+    double vram_pct, vram_mib; /* either suffices */
+    double order_pct;          /* measured values further apart than this keep their order */
+} goals = {2.5, 7, 12, 60, 20, 2, 64, 3};
+
+static const char *const tables[] = {
+    "s000-residency", "s000-layer65k", "s000-tensor65k", "s000-attnsplit", "s000-ts-qwen",
+    "s000-ts-layer",  "s000-perdev",   "s000-bench",     "s002-h5",
+};
+
+enum { TABLES = sizeof tables / sizeof *tables };
+
+static struct trace traces[2];
+static struct validation validation;
+
+static void validate_traces(void)
+{
+    static const char *const names[] = {"seed-000.jsonl", "seed-002.jsonl"};
+    const char *folder = getenv("srcdir");
+    struct error err = {0};
+
+    for (size_t t = 0; t < 2; t++) {
+        char path[400];
+
+        snprintf(path, sizeof path, "%s/traces/%s", folder != NULL ? folder : ".", names[t]);
+        ck_assert_msg(trace_load_file(path, &traces[t], &err) == 0, "%s: %s", path, err.text);
+    }
+    ck_assert_msg(validate_rows(traces, 2, NULL, &validation, &err) == 0, "%s", err.text);
+}
+
+static void close_traces(void)
+{
+    validation_close(&validation);
+    for (size_t t = 0; t < 2; t++)
+        trace_close(&traces[t]);
+}
+
+/* ---- which rows ---- */
+
+static bool is_of_table(const struct trace_row *row, const char *table)
+{
+    size_t length = strlen(table);
+
+    return strncmp(row->id, table, length) == 0 && row->id[length] == '-' &&
+           strspn(row->id + length + 1, "0123456789") == strlen(row->id + length + 1);
+}
+
+/* Of the bench table the device-resident rows of the 27B, of h5 those whose attention
+ * is on the device. */
+static bool is_goal_row(const struct validate_row *row, const char *table)
+{
+    const struct trace_row *r = row->row;
+
+    if (!is_of_table(r, table) || (row->metric != ROW_PP && row->metric != ROW_TG))
+        return false;
+    if (strcmp(table, "s000-bench") == 0)
+        return r->kv_on_host == TRACE_NO && strcmp(r->model, "qwen3.8-27b") == 0;
+    if (strcmp(table, "s002-h5") == 0)
+        return r->attn_on_host != TRACE_YES;
+    return true;
+}
+
+static bool is_predicted(const struct validate_row *row)
+{
+    return row->status == VALIDATE_COUNTED || row->status == VALIDATE_FITTED ||
+           row->status == VALIDATE_DUPLICATE;
+}
+
+/* ---- figures ---- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Sorted absolute errors of the counted goal rows of one table, or of all (NULL). */
+static size_t counted_errors(const char *table, double *errors)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++) {
+        const struct validate_row *row = &validation.rows[i];
+
+        for (size_t t = 0; t < TABLES; t++)
+            if ((table == NULL || table == tables[t]) && is_goal_row(row, tables[t]) &&
+                row->status == VALIDATE_COUNTED)
+                errors[n++] = fabs(row->error_pct);
+    }
+    qsort(errors, n, sizeof *errors, compare);
+    return n;
+}
+
+/* Tables quote each other: the same figure in two of them is one measurement. */
+static bool repeats_an_earlier_row(size_t index)
+{
+    const struct validate_row *row = &validation.rows[index];
+
+    for (size_t i = 0; i < index; i++) {
+        const struct validate_row *other = &validation.rows[i];
+
+        for (size_t t = 0; t < TABLES; t++)
+            if (is_goal_row(other, tables[t]) && other->metric == row->metric &&
+                other->measured == row->measured && other->row->clocks == row->row->clocks)
+                return true;
+    }
+    return false;
+}
+
+static size_t distinct_measurements(void)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++)
+        for (size_t t = 0; t < TABLES; t++)
+            n += is_goal_row(&validation.rows[i], tables[t]) &&
+                 validation.rows[i].status == VALIDATE_COUNTED && !repeats_an_earlier_row(i);
+    return n;
+}
+
+static void print_figures(const char *name, const double *errors, size_t n)
+{
+    printf("%-16s %3zu rows, median %5.2f %%, 95th percentile %5.2f %%, at most %5.2f %%\n", name,
+           n, validate_percentile(errors, n, 50), validate_percentile(errors, n, 95),
+           n > 0 ? errors[n - 1] : 0);
+}
+
+START_TEST(errors_of_counted_rows_are_within_the_goals)
+{
+    double *errors = calloc(validation.row_count + 1, sizeof *errors);
+    double median_pct, p95_pct, max_pct;
+    size_t n;
+
+    ck_assert_ptr_nonnull(errors);
+    for (size_t t = 0; t < TABLES; t++) {
+        n = counted_errors(tables[t], errors);
+        print_figures(tables[t], errors, n);
+    }
+    n = counted_errors(NULL, errors);
+    print_figures("all", errors, n);
+    printf("%zu of them are measurements of their own, the rest quote them\n",
+           distinct_measurements());
+    fflush(stdout);
+    ck_assert_uint_ge(distinct_measurements(), goals.counted_min);
+    median_pct = validate_percentile(errors, n, 50);
+    p95_pct = validate_percentile(errors, n, 95);
+    max_pct = errors[n - 1];
+    free(errors);
+    ck_assert_double_le(median_pct, goals.median_pct);
+    ck_assert_double_le(p95_pct, goals.p95_pct);
+    ck_assert_double_le(max_pct, goals.max_pct);
+}
+END_TEST
+
+START_TEST(no_row_of_the_goals_is_left_out_without_being_derived)
+{
+    for (size_t i = 0; i < validation.row_count; i++) {
+        const struct validate_row *row = &validation.rows[i];
+
+        for (size_t t = 0; t < TABLES; t++)
+            ck_assert_msg(!is_goal_row(row, tables[t]) || row->status != VALIDATE_SKIPPED, "%s: %s",
+                          row->row->id, row->reason);
+    }
+}
+END_TEST
+
+START_TEST(few_rows_are_fitted)
+{
+    size_t fitted = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++)
+        fitted += validation.rows[i].status == VALIDATE_FITTED;
+    printf("%zu rows are fitted\n", fitted);
+    fflush(stdout);
+    ck_assert_uint_le(fitted, goals.fitted_max);
+}
+END_TEST
+
+/* ---- memory ---- */
+
+START_TEST(every_verdict_on_fitting_is_right)
+{
+    size_t verdicts = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++) {
+        const struct validate_row *row = &validation.rows[i];
+
+        if (row->metric != ROW_FITS)
+            continue;
+        ck_assert_msg(row->status != VALIDATE_SKIPPED, "%s: %s", row->row->id, row->reason);
+        ck_assert_msg(row->predicted == row->measured, "%s: %s, measured %s", row->row->id,
+                      row->predicted != 0 ? "fits" : "does not fit",
+                      row->measured != 0 ? "fits" : "does not fit");
+        verdicts++;
+    }
+    printf("%zu verdicts on fitting\n", verdicts);
+    fflush(stdout);
+    ck_assert_uint_gt(verdicts, 0);
+}
+END_TEST
+
+START_TEST(every_plan_that_was_measured_is_said_to_fit)
+{
+    size_t measured = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++) {
+        const struct validate_row *row = &validation.rows[i];
+
+        if (!is_predicted(row) || (row->metric != ROW_PP && row->metric != ROW_TG))
+            continue;
+        ck_assert_msg(row->fits, "%s ran, but is said not to fit", row->row->id);
+        measured++;
+    }
+    printf("%zu measured plans are said to fit\n", measured);
+    fflush(stdout);
+    ck_assert_uint_ge(measured, goals.counted_min);
+    ck_assert_uint_eq(validation.wrong_verdicts, 0);
+}
+END_TEST
+
+START_TEST(memory_in_use_is_close_to_what_was_measured)
+{
+    double worst_mib = 0, worst_pct = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++) {
+        const struct validate_row *row = &validation.rows[i];
+        double off_mib = fabs(row->predicted - row->measured);
+
+        if (row->metric != ROW_VRAM || !is_predicted(row))
+            continue;
+        ck_assert_msg(off_mib <= goals.vram_mib || fabs(row->error_pct) <= goals.vram_pct,
+                      "%s: %.0f MiB, measured %.0f MiB", row->row->id, row->predicted,
+                      row->measured);
+        worst_mib = fmax(worst_mib, off_mib);
+        worst_pct = fmax(worst_pct, fabs(row->error_pct));
+        n++;
+    }
+    printf("%zu memory rows, at most %.0f MiB and %.2f %% off\n", n, worst_mib, worst_pct);
+    fflush(stdout);
+    ck_assert_uint_ge(n, 10);
+}
+END_TEST
+
+/* ---- order ---- */
+
+static bool is_comparable(const struct validate_row *a, const struct validate_row *b,
+                          const char *table)
+{
+    return a->metric == b->metric && is_goal_row(a, table) && is_goal_row(b, table) &&
+           is_predicted(a) && is_predicted(b) &&
+           a->measured > b->measured * (1 + goals.order_pct / 100);
+}
+
+START_TEST(the_better_of_two_plans_is_predicted_to_be_the_better)
+{
+    size_t pairs = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++) {
+        for (size_t j = 0; j < validation.row_count; j++) {
+            const struct validate_row *a = &validation.rows[i], *b = &validation.rows[j];
+
+            if (!is_comparable(a, b, tables[_i]))
+                continue;
+            ck_assert_msg(a->predicted > b->predicted,
+                          "%s measured %.2f, %s %.2f; predicted %.2f and %.2f", a->row->id,
+                          a->measured, b->row->id, b->measured, a->predicted, b->predicted);
+            pairs++;
+        }
+    }
+    printf("%-16s %4zu pairs in order\n", tables[_i], pairs);
+    fflush(stdout);
+    ck_assert_uint_gt(pairs, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("accuracy");
+    TCase *errors = tcase_create("errors"), *memory = tcase_create("memory");
+    TCase *order = tcase_create("order");
+    TCase *all[] = {errors, memory, order};
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    tcase_add_test(errors, errors_of_counted_rows_are_within_the_goals);
+    tcase_add_test(errors, no_row_of_the_goals_is_left_out_without_being_derived);
+    tcase_add_test(errors, few_rows_are_fitted);
+    tcase_add_test(memory, every_verdict_on_fitting_is_right);
+    tcase_add_test(memory, every_plan_that_was_measured_is_said_to_fit);
+    tcase_add_test(memory, memory_in_use_is_close_to_what_was_measured);
+    tcase_add_loop_test(order, the_better_of_two_plans_is_predicted_to_be_the_better, 0, TABLES);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        tcase_add_checked_fixture(all[i], validate_traces, close_traces);
+        tcase_set_timeout(all[i], 60);
+        suite_add_tcase(suite, all[i]);
+    }
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
