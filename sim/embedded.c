@@ -1,6 +1,5 @@
-/* The files of embedded.h, read by the assembler. It looks for them in the
- * folders of its own option -I: compile with -Wa,-I followed by the top of the
- * source tree. Needs ELF, and gcc or clang. */
+/* The files of embedded.h, read by the assembler: below EMBEDDED_FOLDER, the top
+ * of the source tree. Needs ELF, and gcc or clang. */
 #include "sim/embedded.h"
 
 #if __SIZEOF_SIZE_T__ == 8
@@ -9,7 +8,7 @@
 #define EMBEDDED_SIZE_T ".long"
 #endif
 
-#define EMBEDDED_LINE(symbol, path) "embed embedded_" #symbol ", \"" path "\"\n"
+#define EMBEDDED_LINE(symbol, path) "embed embedded_" #symbol ", \"" EMBEDDED_FOLDER "/" path "\"\n"
 
 /* clang-format off */
 __asm__(".macro embed symbol, path\n"

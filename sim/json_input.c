@@ -88,7 +88,8 @@ static int set_located(struct error *err, const struct json_input *input,
         return error_set_at(err, ERROR_INPUT, input->source, 0, 0, "%s", text);
     error_set_at(err, ERROR_INPUT, input->source, location->line + input->first_line - 1,
                  location->column, "%s", text);
-    snprintf(err->excerpt, sizeof err->excerpt, "%s", location->excerpt);
+    snprintf(err->excerpt, sizeof err->excerpt, "%.*s", (int)sizeof err->excerpt - 1,
+             location->excerpt);
     return -1;
 }
 
