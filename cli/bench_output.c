@@ -21,6 +21,8 @@ void bench_columns_note(struct bench_columns *columns, const struct bench_result
     columns->kv_gpu_layers |= plan->kv_gpu_layers != usual.kv_gpu_layers;
     columns->kv_policy |= plan->kv_policy != usual.kv_policy;
     columns->kv_pinned |= plan->kv_pinned;
+    columns->delivery_depth |= plan->delivery_depth > 0;
+    columns->attn_on_host |= plan->attn_on_host;
     columns->recurrent |= plan->recurrent_on_device;
     columns->flash_attn |= plan->flash_attn != usual.flash_attn;
     columns->tensor_split |= result->tensor_split[0] != '\0';
@@ -168,6 +170,8 @@ static size_t plan_cells(struct cell *cells, size_t count, const struct bench_co
              plan_kv_policy_name(plan->kv_policy));
     add_cell(cells, &count, "kvr", 12, columns->kv_resident, result->kv_resident);
     add_number(cells, &count, "kvcp", 4, columns->kv_pinned, plan->kv_pinned);
+    add_number(cells, &count, "kvd", 3, columns->delivery_depth, plan->delivery_depth);
+    add_number(cells, &count, "ah", 2, columns->attn_on_host, plan->attn_on_host);
     add_number(cells, &count, "rso", 3, columns->recurrent, plan->recurrent_on_device);
     add_cell(cells, &count, "fa", 2, columns->flash_attn, flash_attn_text(plan->flash_attn));
     add_cell(cells, &count, "dev", 12, columns->devices, result->devices);
@@ -323,6 +327,8 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("attn_split", json_string(text));
     SET("kv_policy", json_string(plan_kv_policy_name(plan->kv_policy)));
     SET("kv_resident", json_string(result->kv_resident));
+    SET("kv_delivery_depth", json_integer(plan->delivery_depth));
+    SET("attn_on_host", json_boolean(plan->attn_on_host));
     SET("n_ctx", json_integer(result->n_ctx));
     SET("bound", json_string(result->bound.resource));
     SET("bound_ratio", json_real(result->bound.ratio));

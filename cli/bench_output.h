@@ -35,8 +35,8 @@ struct bench_result {
 /* Which columns differ from llama-bench's defaults in any row, so that md shows them. */
 struct bench_columns {
     bool n_batch, n_ubatch, type_k, type_v, split, main_gpu, nkvo, kv_gpu_layers, kv_policy,
-        kv_pinned, recurrent, flash_attn, tensor_split, attn_split, devices, n_ctx, kv_resident,
-        is_default, slots, n_cpu_moe, engine;
+        kv_pinned, delivery_depth, attn_on_host, recurrent, flash_attn, tensor_split, attn_split,
+        devices, n_ctx, kv_resident, is_default, slots, n_cpu_moe, engine;
 };
 
 struct bench_output {

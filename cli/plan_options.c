@@ -444,7 +444,7 @@ static int read_words(const struct plan_options *options, size_t index, struct p
 static int read_numbers(const struct plan_options *options, size_t index, struct plan *plan,
                         struct error *err)
 {
-    long main_gpu, ngl, kvgl, batch, ubatch, ctx, moe, slots;
+    long main_gpu, ngl, kvgl, batch, ubatch, ctx, moe, slots, depth;
 
     if (read_number("mg", plan_options_value(options, index, PLAN_OPTION_MAIN_GPU), 0, 255,
                     &main_gpu, err) != 0 ||
@@ -461,8 +461,11 @@ static int read_numbers(const struct plan_options *options, size_t index, struct
         read_number("ncmoe", plan_options_value(options, index, PLAN_OPTION_N_CPU_MOE), 0, 100000,
                     &moe, err) != 0 ||
         read_number("np", plan_options_value(options, index, PLAN_OPTION_N_SLOTS), 1, 4096, &slots,
-                    err) != 0)
+                    err) != 0 ||
+        read_number("kvd", plan_options_value(options, index, PLAN_OPTION_DELIVERY_DEPTH), 0,
+                    PLAN_DELIVERY_DEPTH_MAX, &depth, err) != 0)
         return -1;
+    plan->delivery_depth = (uint32_t)depth;
     plan->n_cpu_moe = (uint32_t)moe;
     plan->n_slots = (uint32_t)slots;
     plan->main_gpu = (uint32_t)main_gpu;
@@ -487,6 +490,8 @@ static int read_cache(const struct plan_options *options, size_t index, struct p
                        &plan->kv_on_host, err) != 0 ||
                    read_switch("kvcp", plan_options_value(options, index, PLAN_OPTION_KV_PINNED),
                                &plan->kv_pinned, err) != 0 ||
+                   read_switch("ah", plan_options_value(options, index, PLAN_OPTION_ATTN_HOST),
+                               &plan->attn_on_host, err) != 0 ||
                    read_switch("rso", plan_options_value(options, index, PLAN_OPTION_RECURRENT),
                                &plan->recurrent_on_device, err) != 0 ||
                    read_switch("kvu", plan_options_value(options, index, PLAN_OPTION_KV_UNIFIED),

@@ -34,6 +34,10 @@
     OPTION(KV_POLICY, "kvp", "kv-policy", "slowest-first", true,                                   \
            "round-robin|slowest-first|layer-order", "which layers -kvgl takes")                    \
     OPTION(KV_PINNED, "kvcp", "kv-cpu-pinned", "0", true, "0|1", "host cache in pinned memory")    \
+    OPTION(DELIVERY_DEPTH, "kvd", "kv-delivery-depth", "0", true, "N",                             \
+           "with -nkvo 1: layers whose windows are sent ahead, beside computing")                  \
+    OPTION(ATTN_HOST, "ah", "attn-host", "0", true, "0|1",                                         \
+           "with -nkvo 1: the CPU computes attention over the cache")                              \
     OPTION(RECURRENT, "rso", "recurrent-state-offload", "0", true, "0|1",                          \
            "with -nkvo 1: recurrent state stays on devices")                                       \
     OPTION(KV_RESIDENT, "kvr", "kv-resident", NULL, false, "LAYERS[@DEVICES],...",                 \

@@ -123,6 +123,24 @@ static double matmul_s(const struct rates *rates, const struct program_task *tas
                : fmax(time_s, passes * decode_s(rates, task) / rates->family->tile_decode_ratio);
 }
 
+/* Volta has tensor cores for f16 only: a batch of 64 or more decodes the weights to f16 in
+ * memory and multiplies those. Source: ggml-cuda/mmq.cu, ggml_cuda_should_use_mmq. */
+static bool decodes_to_f16(const struct machine_device *device, const struct program_task *task)
+{
+    return device->has_fp16_tensor_cores && !device->has_int8_tensor_cores &&
+           tensor_type_info(task->type)->quantised && task->tokens >= 64;
+}
+
+static double decoded_matmul_s(const struct rates *rates, const struct program_task *task,
+                               double bytes)
+{
+    double f16_bytes = 2.0 * (double)task->rows * (double)task->columns * task->experts;
+    struct program_task product = *task;
+
+    product.type = TENSOR_TYPE_F16;
+    return (bytes + f16_bytes) / rates->bytes_per_s + matmul_s(rates, &product, f16_bytes);
+}
+
 static double product_s(const struct rates *rates, const struct machine_device *device,
                         const struct program_task *task, double bytes)
 {
@@ -130,6 +148,8 @@ static double product_s(const struct rates *rates, const struct machine_device *
                          ? cost_matvec_limit(device->compute_capability, task->type)
                          : 3;
 
+    if (decodes_to_f16(device, task))
+        return decoded_matmul_s(rates, task, bytes);
     return task->tokens <= limit ? matvec_s(rates, task, bytes) : matmul_s(rates, task, bytes);
 }
 
@@ -142,8 +162,9 @@ static double tile_waste(const struct program_task *task)
     return tile / fmin(group, tile);
 }
 
-static bool uses_vector_kernel(const struct machine_device *device, const struct program_task *task,
-                               double cells)
+/* The vector kernel, and the tile kernel of GPUs without tensor cores. */
+static bool uses_ordinary_units(const struct machine_device *device,
+                                const struct program_task *task, double cells)
 {
     bool quantised = tensor_type_info(task->cache_type)->quantised;
     bool ada_or_newer = device->compute_capability >= 89;
@@ -177,9 +198,12 @@ static double attention_s(const struct rates *rates, const struct machine_device
     double flops = task->flops + cells * task->flops_per_cell;
     double rate;
 
-    if (uses_vector_kernel(device, task, cells))
-        return fmax(flops / (rates->fp32_per_s * rates->family->attn_vec_ratio),
-                    bytes / rates->bytes_per_s);
+    if (uses_ordinary_units(device, task, cells)) {
+        rate = rates->fp32_per_s * (device->has_fp16_tensor_cores || task->tokens == 1
+                                        ? rates->family->attn_vec_ratio
+                                        : rates->family->attn_tile_ratio);
+        return fmax(flops / rate, bytes / rates->bytes_per_s);
+    }
     if (tensor_type_info(task->cache_type)->quantised)
         bytes += cells * 2 * 2 * 2.0 * task->kv_heads * task->head_dim;
     rate = rates->fp16_per_s * tensor_core_attention_ratio(rates->family, task);

@@ -380,8 +380,9 @@ static void lower_part(struct lowering *lowering, uint32_t layer,
 
 static void lower_mixer(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
-    bool host_state = lowering->model->layers[layer].mixer == MODEL_MIXER_GATED_DELTA_NET &&
-                      !lowering->placement->recurrent_on_device;
+    bool host_state =
+        lowering->model->layers[layer].mixer == MODEL_MIXER_GATED_DELTA_NET &&
+        (!lowering->placement->recurrent_on_device || lowering->placement->owner[layer] < 0);
 
     lower_mixer_head(lowering, layer, d);
     if (host_state)
@@ -403,6 +404,7 @@ static void lower_layer(struct lowering *lowering, uint32_t layer)
                 lower_mixer_head(lowering, layer, d);
         lower_visit_host_cache(lowering, layer);
         lower_part(lowering, layer, lower_mixer_tail);
+        lower_send_next(lowering, layer);
     } else {
         lower_part(lowering, layer, lower_mixer);
     }
@@ -416,6 +418,7 @@ static void lower_layers(struct lowering *lowering)
 {
     const struct placement *placement = lowering->placement;
     bool tensor_split = placement->plan.split == PLAN_SPLIT_TENSOR;
+    bool begun = false;
     int head = placement->owner[placement->layer_count], at = -1;
 
     for (uint32_t layer = 0; layer < lowering->model->n_layer; layer++) {
@@ -429,6 +432,9 @@ static void lower_layers(struct lowering *lowering)
             move_to(lowering, at, (uint32_t)owner);
             at = owner;
         }
+        if (!begun)
+            lower_begin_deliveries(lowering);
+        begun = true;
         lower_layer(lowering, layer);
     }
     if (head < 0)

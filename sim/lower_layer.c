@@ -187,8 +187,10 @@ static void attention(struct lowering *lowering, uint32_t layer, uint32_t d)
                                    tensor_type_row_bytes(placement->plan.type_v, v_values)) *
                           lower_streams(lowering);
     task.bytes = 8.0 * slices->q_heads[d] * l->head_dim_v * task.tokens;
-    if (task.heads > 0)
-        lower_kernel(lowering, d, (int)layer, task);
+    if (task.heads == 0 || lower_attends_on_host(lowering, layer, d))
+        return;
+    lower_kernel(lowering, d, (int)layer, task);
+    lowering->attention[d] = (uint32_t)lowering->program->task_count - 1;
 }
 
 static void attention_tail(struct lowering *lowering, uint32_t layer, uint32_t d)

@@ -8,6 +8,15 @@
  * host: GGML_OP_OFFLOAD_MIN_BATCH. The meta device of a tensor split cannot. */
 enum { LOWER_OFFLOAD_TOKENS = 32 };
 
+/* Windows sent ahead to a device: a ring of `delivery_depth` + 1 places. */
+enum { LOWER_RING_PLACES = PLAN_DELIVERY_DEPTH_MAX + 1 };
+
+struct lower_ring {
+    uint32_t next_layer; /* the first whose window has not been sent */
+    uint32_t sent_count, used_count;
+    uint32_t sent[LOWER_RING_PLACES]; /* last copy of each window under way */
+};
+
 struct lowering {
     struct program *program;
     const struct placement *placement;
@@ -16,6 +25,8 @@ struct lowering {
     bool direct; /* kernels are launched one by one; else parts are replayed graphs */
     uint32_t tail[MACHINE_DEVICES_MAX]; /* the projection that ends a part, per device */
     uint32_t open;                      /* bit d: device d's current graph part has been launched */
+    uint32_t attention[MACHINE_DEVICES_MAX]; /* the last attention of each device */
+    struct lower_ring rings[MACHINE_DEVICES_MAX];
     size_t task_capacity, dependency_capacity;
     struct error *err;
     bool failed;
@@ -63,9 +74,15 @@ void lower_on_host(struct lowering *lowering, uint32_t layer);
 void lower_head_on_host(struct lowering *lowering);
 void lower_ship_weights(struct lowering *lowering, uint32_t layer);
 
-/* Experts, a cache or a recurrent state on the host (lower_host.c). Experts: for a large
- * batch the chosen ones come to the device, else the CPU computes them. */
+/* Experts on the host (lower_host.c): for a large batch the chosen ones come to the device,
+ * else the CPU computes them. */
 void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d);
+
+/* A cache or a recurrent state on the host (lower_cache.c). Where windows are sent ahead:
+ * the first of them at the start of a step, the next behind each layer's attention. */
+bool lower_attends_on_host(const struct lowering *lowering, uint32_t layer, uint32_t d);
+void lower_begin_deliveries(struct lowering *lowering);
+void lower_send_next(struct lowering *lowering, uint32_t layer);
 bool lower_visits_host_cache(const struct lowering *lowering, uint32_t layer);
 void lower_visit_host_cache(struct lowering *lowering, uint32_t layer);
 void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool before);

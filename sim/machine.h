@@ -50,6 +50,7 @@ struct machine_family {
                                  units of decoding the weights */
     double tile_decode_ratio; /* share of matvec_rate at which a matrix-matrix kernel decodes */
     double attn_vec_ratio;    /* share of the fp32 rate: one-token attention, vector kernel */
+    double attn_tile_ratio;   /* share of the fp32 rate: many tokens without tensor cores */
     double attn_one_ratio;    /* share of the fp16 rate: one-token attention on tensor cores */
     double attn_mma_ratio;    /* share of the fp16 rate: many-token attention on tensor cores */
     double gdn_step_s;        /* one token's step of a gated delta net, one wave of blocks */
@@ -78,6 +79,7 @@ struct machine_host {
     uint32_t threads;
     double memory_gbs; /* all threads reading */
     double thread_gbs; /* one thread reading */
+    double thread_flops; /* attention over a cache, one thread, per second */
     double launch_s;   /* host thread: launching one kernel, or one graph */
     double copy_s;     /* host thread: a small blocking copy, its latency included */
     double sync_s;     /* host thread: noticing that a device has become idle */

@@ -66,21 +66,34 @@ static int find_family(const struct machine_catalogue *catalogue, const char *na
     return -1;
 }
 
+/* Share of the memory's bandwidth that is left to programs where ECC bits are kept in the
+ * memory itself, which shows in its size: 15/16 of the chips'. GDDR5: 0.8 is NVIDIA's
+ * figure (CUDA C++ Best Practices Guide, "Theoretical Bandwidth Calculation"). Newer cards
+ * move the bits along, 1/16 of the traffic. HBM has places of its own for them. */
+static double ecc_bandwidth_ratio(const char *memory_type, double memory_mib, double reported_mib)
+{
+    if (strncmp(memory_type, "GDDR", 4) != 0 || reported_mib > 0.945 * memory_mib)
+        return 1;
+    return strcmp(memory_type, "GDDR5") == 0 ? 0.8 : 15.0 / 16;
+}
+
 static int read_gpu(struct machine_catalogue *catalogue, const struct json_cursor *row,
                     struct machine_gpu *gpu, struct error *err)
 {
     struct machine_device *device = &gpu->device;
     const struct json_number_rule positive = {"a figure", 0, 1e7, true, false};
     const struct json_integer_rule count = {"a count", 1, 1 << 24};
-    const char *family, *capability;
+    const char *family, *capability, *memory_type;
     int64_t mib, multiprocessors, gen = 0, lanes = 0;
-    double clock_mhz, l2_mb = 0;
+    double clock_mhz, memory_gb, l2_mb = 0;
     int index;
 
     if (machine_read_text(row, "name", "a name", device->gpu, sizeof device->gpu, err) < 0 ||
         json_input_string(row, "family", "a family", &family, err) != 0 ||
         json_input_string(row, "compute_capability", "a version", &capability, err) != 0 ||
         json_input_integer(row, "memory_reported_mib", &count, &mib, err) != 0 ||
+        json_input_string(row, "memory_type", "a memory type", &memory_type, err) != 0 ||
+        json_input_number(row, "memory_gb", &positive, &memory_gb, err) != 0 ||
         json_input_integer(row, "sm_count", &count, &multiprocessors, err) != 0 ||
         json_input_number(row, "memory_gbs", &positive, &device->memory_gbs, err) != 0 ||
         json_input_number(row, "clock_mhz", &positive, &clock_mhz, err) != 0 ||
@@ -93,6 +106,7 @@ static int read_gpu(struct machine_catalogue *catalogue, const struct json_curso
         return json_input_refuse(row, err, "\"%s\" is not a family of families.json", family);
     device->family = (uint32_t)index;
     device->compute_capability = compute_capability_of(capability);
+    device->memory_gbs *= ecc_bandwidth_ratio(memory_type, memory_gb * 1024, (double)mib);
     device->memory_bytes = (uint64_t)mib * MACHINE_MIB_BYTES;
     device->l2_bytes = (uint64_t)(l2_mb * (double)MACHINE_MIB_BYTES); /* vendors' MB are MiB */
     device->sm_count = (uint32_t)multiprocessors;

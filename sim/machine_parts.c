@@ -15,6 +15,7 @@
  * files; the others are start values. */
 static const struct machine_host host_defaults = {
     .threads = 8,
+    .thread_flops = 5.5e9,
     .launch_s = 3e-6,
     .copy_s = 8e-6,
     .sync_s = 5e-6,

@@ -3,7 +3,7 @@
  *   lopside_machine   1, the version of the format
  *   name, about       for people; sources: where the figures come from, a list of strings
  *                     or an object of them
- *   host              {cpu, threads 8, memory_gbs, thread_gbs 16, launch_us 3, copy_us 8,
+ *   host              {cpu, threads 8, memory_gbs, thread_gbs 16, thread_gflops 5.5, launch_us 3, copy_us 8,
  *                     sync_us 5, split_us 11.6, sample_ns 1.8, build_us 1500,
  *                     collective_issue_us 8};
  *                     all but memory_gbs may be left out, and then are as shown here

@@ -63,7 +63,7 @@ static uint64_t feed_forward_stage(const struct model *model, const struct model
 }
 
 /* Query and gate, K and V, the result and the residual stream; then what follows the
- * window: the mask, f16 copies of a quantised window, a delivered window. */
+ * window: the mask, f16 copies of a quantised window, a delivered window and those sent ahead. */
 static uint64_t attention_stage(const struct placement *placement, uint32_t layer, uint32_t d,
                                 uint64_t tokens)
 {
@@ -72,10 +72,13 @@ static uint64_t attention_stage(const struct placement *placement, uint32_t laye
     uint64_t q = (uint64_t)l->n_head * l->head_dim_k * (l->q_gated ? 2 : 1);
     uint64_t cell = 2 * tokens;
 
-    if (tensor_type_info(placement->plan.type_k)->quantised)
+    bool at_host = (placement->kv_resident[layer] >> d & 1) == 0;
+
+    if (tensor_type_info(placement->plan.type_k)->quantised &&
+        !(at_host && placement->attn_on_host))
         cell += 2 * (model_layer_k_row(l) + model_layer_v_row(l));
-    if ((placement->kv_resident[layer] >> d & 1) == 0)
-        cell += row_bytes(placement, layer, d);
+    if (at_host && !placement->attn_on_host)
+        cell += (1 + (uint64_t)placement->plan.delivery_depth) * row_bytes(placement, layer, d);
     return 4 * tokens *
                (q + (uint64_t)l->n_head * l->head_dim_v + model_layer_k_row(l) +
                 model_layer_v_row(l) + 2 * (uint64_t)model->n_embd) +

@@ -154,6 +154,18 @@ static int check_split(const struct plan *plan, const struct model *model, uint3
     return 0;
 }
 
+/* Without flash attention llama.cpp computes on the CPU over a cache that is there; the
+ * fork does not once it pins the cache or keeps part of it on devices. Source:
+ * src/llama-graph.cpp, and offload_attn_compute of the fork. */
+static bool attends_on_host(const struct plan *plan)
+{
+    bool fork_offloads = plan->schedule == PLAN_SCHEDULE_LLAMA_CPP_FORK &&
+                         (plan->kv_pinned || plan->kv_gpu_layers > 0);
+
+    return plan->kv_on_host &&
+           (plan->attn_on_host || (plan->flash_attn == PLAN_OFF && !fork_offloads));
+}
+
 static int check_plan(const struct plan *plan, const struct model *model,
                       const struct machine *machine, uint32_t context_needed, struct error *err)
 {
@@ -162,10 +174,21 @@ static int check_plan(const struct plan *plan, const struct model *model,
         return -1;
     if (plan->schedule == PLAN_SCHEDULE_LLAMA_CPP &&
         (plan->attn_split_count > 0 || plan->kv_gpu_layers >= 0 || plan->kv_pinned ||
-         plan->recurrent_on_device || plan->kv_resident != NULL))
-        return error_set(
-            err, ERROR_USAGE,
-            "-as, -kvgl, -kvcp, -kvr and -rso exist only in the fork; use --engine llama.cpp-fork");
+         plan->recurrent_on_device || plan->kv_resident != NULL || plan->attn_on_host ||
+         plan->delivery_depth > 0))
+        return error_set(err, ERROR_USAGE,
+                         "-as, -kvgl, -kvcp, -kvr, -rso, -ah and -kvd exist only in the fork; use "
+                         "--engine llama.cpp-fork");
+    if (plan->delivery_depth > PLAN_DELIVERY_DEPTH_MAX)
+        return error_set(err, ERROR_USAGE, "-kvd %u: at most %d windows are sent ahead",
+                         plan->delivery_depth, PLAN_DELIVERY_DEPTH_MAX);
+    if ((plan->attn_on_host || plan->delivery_depth > 0) && !plan->kv_on_host)
+        return error_set(err, ERROR_USAGE,
+                         "-ah and -kvd are about a cache in host memory; add -nkvo 1");
+    if (plan->delivery_depth > 0 && attends_on_host(plan))
+        return error_set(err, ERROR_USAGE,
+                         "-kvd sends windows to the devices, and attention on the host needs none; "
+                         "use one of -kvd and -ah 1 (which -nkvo 1 -fa 0 implies)");
     if (plan->n_ubatch == 0 || plan->n_batch == 0)
         return error_set(err, ERROR_USAGE, "-b and -ub take a number above 0");
     if (plan->n_ctx > 0 && plan->n_ctx < context_needed)
@@ -206,6 +229,7 @@ static void fill_defaults(struct placement *placement, uint32_t context_needed)
     placement->recurrent_on_device =
         !plan->kv_on_host || plan->split == PLAN_SPLIT_TENSOR ||
         (plan->schedule == PLAN_SCHEDULE_LLAMA_CPP_FORK && plan->recurrent_on_device);
+    placement->attn_on_host = attends_on_host(plan);
 }
 
 static void own_whole_layer(struct placement *placement, uint32_t layer)

@@ -34,6 +34,8 @@ enum plan_all_reduce {
     PLAN_ALL_REDUCE_OVERLAPPED, /* the same, summed beside the next chunk's projection */
 };
 
+enum { PLAN_DELIVERY_DEPTH_MAX = 32 };
+
 struct plan {
     enum plan_schedule schedule;
     enum plan_split split;
@@ -53,7 +55,7 @@ struct plan {
     uint32_t kv_resident_count;
     enum tensor_type type_k, type_v; /* -ctk, -ctv */
     enum plan_tristate flash_attn;   /* -fa */
-    bool attn_on_host;               /* -ah: attention of a host cache on the CPU */
+    bool attn_on_host;               /* -ah: attention over a host cache on the CPU */
     enum plan_tristate pipeline; /* -pipe: four copies of inputs; PLAN_AUTO: the engine's rule */
     enum plan_tristate output_mirrored; /* -om: the head whole on each device; PLAN_AUTO: rule */
     bool backend_sampling;              /* -bs: sampling on the device */
@@ -63,7 +65,7 @@ struct plan {
     uint32_t n_slots;                          /* -np: sequences decoded together */
     bool kv_unified;                           /* -kvu: they share one cache */
     uint32_t n_cpu_moe;                        /* -ncmoe: layers whose experts stay on the host */
-    uint32_t delivery_depth;    /* -kvd: windows under way ahead of use; 0: blocking */
+    uint32_t delivery_depth;    /* -kvd: layers whose windows are sent ahead; 0: blocking */
     int32_t n_gpu_layers;       /* -ngl; below 0: all */
     uint32_t n_ctx;             /* -c; 0: as long as the workload needs */
     uint32_t n_batch, n_ubatch; /* -b, -ub */
@@ -89,8 +91,9 @@ struct placement {
     uint64_t output_rows[MACHINE_DEVICES_MAX]; /* rows of the head on each device */
     uint32_t *kv_resident; /* per block: bit d, the cache part of device d is on it */
     bool recurrent_on_device;
-    uint32_t n_ctx; /* padded to 256 */
-    bool pipeline;  /* the engine keeps four copies of inputs */
+    bool attn_on_host; /* over caches that are not resident */
+    uint32_t n_ctx;    /* padded to 256 */
+    bool pipeline;     /* the engine keeps four copies of inputs */
 };
 
 /**

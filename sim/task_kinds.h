@@ -12,23 +12,25 @@
     TASK(KV_STORE, "kv-store", HOST)     /* put new K and V rows into the host's cache */          \
     TASK(HOST_STATE, "host-state", HOST) /* a recurrent layer's state operations on the CPU */     \
     TASK(HOST_LAYER, "host-layer", HOST) /* a whole layer, or the head, on the CPU */              \
-    TASK(SPLIT, "split", HOST)           /* start of one more part of the graph */                 \
-    TASK(SYNC, "sync", WAIT)             /* wait until a device is idle */                         \
-    TASK(WAIT, "wait", WAIT)             /* a stream waits for another stream's event */           \
-    TASK(INPUT, "input", COPY)           /* embeddings, positions, mask: host to device */         \
-    TASK(ACTIVATIONS, "activations", COPY) /* inputs of experts on the host: device to host */ \
-    TASK(KV_ROWS, "kv-rows", COPY)       /* new K or V rows: device to host */                     \
-    TASK(KV_WINDOW, "kv-window", COPY)   /* a K or V window: host to device */                     \
-    TASK(STATE_OUT, "state-out", COPY)   /* recurrent state: device to host */                     \
-    TASK(STATE_IN, "state-in", COPY)     /* recurrent state: host to device */                     \
-    TASK(WEIGHTS, "weights", COPY)       /* weights of a host layer, for a large batch */          \
-    TASK(PEER, "peer", COPY)             /* the residual stream: device to device */               \
-    TASK(LOGITS, "logits", COPY)         /* logits: device to host */                              \
-    TASK(NORM, "norm", KERNEL)           /* norms, with a residual add before */                   \
-    TASK(MATMUL, "matmul", KERNEL)   /* a product with a weight, activations quantised first */    \
-    TASK(EXPERTS, "experts", KERNEL) /* a product with the experts that tokens chose */            \
-    TASK(ROUTER, "router", KERNEL)   /* softmax, top k and weights of the router */                \
-    TASK(ROPE, "rope", KERNEL)       /* q and k norms, rotary embedding, cache write */            \
+    TASK(HOST_ATTENTION, "host-attention", HOST) /* attention over a window on the CPU */          \
+    TASK(SPLIT, "split", HOST)                   /* start of one more part of the graph */         \
+    TASK(SYNC, "sync", WAIT)                     /* wait until a device is idle */                 \
+    TASK(WAIT, "wait", WAIT)                     /* a stream waits for another stream's event */   \
+    TASK(INPUT, "input", COPY)                   /* embeddings, positions, mask: host to device */ \
+    TASK(ACTIVATIONS, "activations",                                                               \
+         COPY)                         /* inputs of host experts or attention: device to host */   \
+    TASK(KV_ROWS, "kv-rows", COPY)     /* new K or V rows: device to host */                       \
+    TASK(KV_WINDOW, "kv-window", COPY) /* a K or V window: host to device */                       \
+    TASK(STATE_OUT, "state-out", COPY) /* recurrent state: device to host */                       \
+    TASK(STATE_IN, "state-in", COPY)   /* recurrent state: host to device */                       \
+    TASK(WEIGHTS, "weights", COPY)     /* weights of a host layer, for a large batch */            \
+    TASK(PEER, "peer", COPY)           /* the residual stream: device to device */                 \
+    TASK(LOGITS, "logits", COPY)       /* logits: device to host */                                \
+    TASK(NORM, "norm", KERNEL)         /* norms, with a residual add before */                     \
+    TASK(MATMUL, "matmul", KERNEL)     /* a product with a weight, activations quantised first */  \
+    TASK(EXPERTS, "experts", KERNEL)   /* a product with the experts that tokens chose */          \
+    TASK(ROUTER, "router", KERNEL)     /* softmax, top k and weights of the router */              \
+    TASK(ROPE, "rope", KERNEL)         /* q and k norms, rotary embedding, cache write */          \
     TASK(ATTENTION, "attention", KERNEL) /* softmax attention over the window */                   \
     TASK(DELTA_NET, "delta-net", KERNEL) /* convolution, gates and the gated delta rule */         \
     TASK(GLU, "glu", KERNEL)             /* activation of gate times up */                         \

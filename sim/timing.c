@@ -203,22 +203,29 @@ static uint16_t route_of(const struct timing *timing, const struct program_task 
 }
 
 /* What the host thread pays to issue a task. */
-static double issue_s(const struct machine_host *host, const struct model *model,
-                      const struct program_task *task, double bytes)
+static double issue_s(const struct placement *placement, const struct program_task *task,
+                      double cells)
 {
+    const struct machine_host *host = &placement->machine->host;
+    double bytes = task->bytes + cells * task->bytes_per_cell;
+    uint32_t threads = placement->plan.n_threads > 0 ? placement->plan.n_threads : host->threads;
+
     switch (task->kind) {
     case TASK_BUILD:
         return task->launches * host->build_s;
     case TASK_SPLIT:
         return task->launches * host->split_s;
     case TASK_SAMPLE:
-        return task->launches * host->sample_s * model->n_vocab;
+        return task->launches * host->sample_s * placement->model->n_vocab;
     case TASK_SYNC:
         return task->launches * host->sync_s;
     case TASK_ALL_REDUCE:
         return task->launches * host->collective_issue_s;
     case TASK_HOST_LAYER:
         return bytes / (host->memory_gbs * 1e9);
+    case TASK_HOST_ATTENTION:
+        return fmax(bytes / (host->memory_gbs * 1e9),
+                    cells * task->flops_per_cell / (threads * host->thread_flops));
     case TASK_MASK:
     case TASK_EMBED:
     case TASK_KV_STORE:
@@ -254,7 +261,7 @@ static void time_task(const struct timing *timing, const struct program_task *ta
     double n = program_task_cells(task, cells);
     double bytes = task->bytes + n * task->bytes_per_cell;
 
-    engine_task->issue_s = issue_s(&placement->machine->host, placement->model, task, bytes);
+    engine_task->issue_s = issue_s(placement, task, n);
     switch (program_task_class(task->kind)) {
     case TASK_CLASS_KERNEL:
         engine_task->work_s = cost_kernel_s(placement->machine,

@@ -43,10 +43,10 @@ static enum tensor_type read_type(const char *word)
 static bool read_switch(const char *flag, struct plan *plan)
 {
     bool *switches[] = {&plan->kv_on_host, &plan->kv_pinned, &plan->recurrent_on_device,
-                        &plan->all_logits};
-    static const char *const names[] = {"-nkvo", "-kvcp", "-rso", "-logits"};
+                        &plan->all_logits, &plan->attn_on_host};
+    static const char *const names[] = {"-nkvo", "-kvcp", "-rso", "-logits", "-ah"};
 
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(flag, names[i]) == 0) {
             *switches[i] = true;
             return true;
@@ -71,6 +71,8 @@ static bool read_number(const char *flag, const char *value, struct plan *plan)
         plan->n_gpu_layers = (int32_t)number;
     else if (strcmp(flag, "-kvgl") == 0)
         plan->kv_gpu_layers = (int32_t)number;
+    else if (strcmp(flag, "-kvd") == 0)
+        plan->delivery_depth = number;
     else
         return false;
     return true;

@@ -14,7 +14,7 @@ struct plan_case {
 
 /**
  * Reads "-sm tensor -ts 60/40 -nkvo -ctk q8_0": lopside's flags, except that -nkvo, -kvcp,
- * -rso and -logits (buffers for the logits of every token) are switches without a value,
+ * -rso, -ah and -logits (buffers for the logits of every token) are switches without a value,
  * and that -ctk sets both types where -ctv does not follow. Fails the test on any other word.
  */
 struct plan plan_cases_plan(const char *flags);

@@ -115,6 +115,21 @@ START_TEST(a_product_within_the_limit_decodes_once_and_multiplies_column_by_colu
 }
 END_TEST
 
+/* Volta: tensor cores for f16 and none for int8. */
+START_TEST(without_int8_tensor_cores_a_large_batch_multiplies_weights_decoded_to_f16)
+{
+    struct machine_device volta = *ada;
+    double decoded_bytes = 2.0 * 4096 * 4096, few_s, many_s;
+
+    volta.has_int8_tensor_cores = false;
+    few_s = product_s(&volta, TENSOR_TYPE_Q5_K, 4096, 63);
+    ck_assert_double_eq(few_s, product_s(ada, TENSOR_TYPE_Q5_K, 4096, 63));
+    many_s = product_s(&volta, TENSOR_TYPE_Q5_K, 4096, 512);
+    ck_near(many_s,
+            product_s(ada, TENSOR_TYPE_F16, 4096, 512) + decoded_bytes / streaming_rate(ada));
+}
+END_TEST
+
 START_TEST(a_product_lasts_the_longer_of_reading_and_calculating)
 {
     for (uint32_t tokens = 1; tokens <= 512; tokens += 511) {
@@ -285,15 +300,18 @@ START_TEST(attention_runs_on_the_kernel_that_llama_cpp_chooses)
 }
 END_TEST
 
-START_TEST(attention_without_tensor_cores_runs_on_vectors)
+START_TEST(attention_without_tensor_cores_runs_on_ordinary_units)
 {
     struct machine_device device = *ada;
-    struct program_task task = attention(TENSOR_TYPE_Q8_0, 512, 24, 4, 256);
+    struct program_task many = attention(TENSOR_TYPE_Q8_0, 512, 24, 4, 256);
+    struct program_task one = attention(TENSOR_TYPE_Q8_0, 1, 24, 4, 256);
+    double fp32_per_s = device.fp32_tflops * 1e12;
 
     device.has_fp16_tensor_cores = false;
-    ck_near(time_of(&device, task, 1024),
-            1024 * task.flops_per_cell /
-                (device.fp32_tflops * 1e12 * family_of(&device)->attn_vec_ratio));
+    ck_near(time_of(&device, many, 1024),
+            1024 * many.flops_per_cell / (fp32_per_s * family_of(&device)->attn_tile_ratio));
+    ck_near(time_of(&device, one, 1024),
+            1024 * one.flops_per_cell / (fp32_per_s * family_of(&device)->attn_vec_ratio));
 }
 END_TEST
 
@@ -539,6 +557,8 @@ static TCase *products_case(void)
                         COUNT(limit_cases));
     tcase_add_test(products,
                    a_product_within_the_limit_decodes_once_and_multiplies_column_by_column);
+    tcase_add_test(products,
+                   without_int8_tensor_cores_a_large_batch_multiplies_weights_decoded_to_f16);
     tcase_add_test(products, a_product_lasts_the_longer_of_reading_and_calculating);
     tcase_add_test(products, each_column_tile_decodes_the_weights_again);
     tcase_add_checked_fixture(products, open_machine, close_machine);
@@ -563,7 +583,7 @@ static TCase *other_kernels_case(void)
 
     tcase_add_loop_test(kernels, attention_runs_on_the_kernel_that_llama_cpp_chooses, 0,
                         COUNT(attention_cases));
-    tcase_add_test(kernels, attention_without_tensor_cores_runs_on_vectors);
+    tcase_add_test(kernels, attention_without_tensor_cores_runs_on_ordinary_units);
     tcase_add_loop_test(kernels, heads_that_do_not_fill_a_tile_waste_the_rest, 0,
                         COUNT(waste_cases));
     tcase_add_test(kernels, a_quantised_window_is_converted_in_full_for_tensor_cores);

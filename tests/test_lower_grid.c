@@ -421,16 +421,21 @@ END_TEST
 
 /* ---- a cache on the host ---- */
 
-static uint32_t devices_with_heads(const struct placement *placement, uint32_t layer)
+/* Device 0 computes host layers of a large batch. */
+static uint32_t devices_with_heads(const struct placement *placement, uint32_t layer,
+                                   uint32_t tokens)
 {
+    bool on_host = placement->owner[layer] < 0 && placement->plan.split != PLAN_SPLIT_TENSOR;
     uint32_t count = 0;
 
     for (uint32_t d = 0; d < placement->device_count; d++) {
         uint64_t k, v;
 
         placement_kv_row(placement, layer, d, &k, &v);
-        count += k > 0 && placement_has_layer(placement, layer, d) &&
-                 (placement->kv_resident[layer] >> d & 1) == 0;
+        count +=
+            k > 0 &&
+            (placement_has_layer(placement, layer, d) || (d == 0 && on_host && tokens >= 32)) &&
+            (placement->kv_resident[layer] >> d & 1) == 0;
     }
     return count;
 }
@@ -452,7 +457,7 @@ START_TEST(each_host_layer_delivers_its_heads_to_each_device_that_has_some)
         splits += task->kind == TASK_SPLIT && !recurrent ? task->launches : 0;
     }
     for (uint32_t layer = 0; layer < grid.c.model->n_layer; layer++) {
-        uint32_t devices = devices_with_heads(grid.c.placement, layer);
+        uint32_t devices = devices_with_heads(grid.c.placement, layer, grid.program->tokens);
 
         expected += (grid.c.model->layers[layer].v_in_k ? 1 : 2) * devices;
         layers += devices > 0;

@@ -1,0 +1,262 @@
+/* A cache and recurrent states on the host, and how the issuing thread serves them.
+ * docs/time-model.md, "Issue order". */
+#include "sim/lower_private.h"
+
+static bool is_delivered(const struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    const struct placement *placement = lowering->placement;
+
+    return lower_computes(lowering, layer, d) && placement->slices[layer].kv_heads[d] > 0 &&
+           (placement->kv_resident[layer] >> d & 1) == 0;
+}
+
+bool lower_attends_on_host(const struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    return lowering->placement->attn_on_host && is_delivered(lowering, layer, d);
+}
+
+bool lower_visits_host_cache(const struct lowering *lowering, uint32_t layer)
+{
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++)
+        if (is_delivered(lowering, layer, d))
+            return true;
+    return false;
+}
+
+struct cache_row {
+    double bytes; /* of a row on the device's side */
+    bool strided; /* a part of the host's row */
+};
+
+static struct cache_row cache_row(const struct lowering *lowering, uint32_t layer, uint32_t d,
+                                  char part)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    uint64_t k, v;
+
+    placement_kv_row(placement, layer, d, &k, &v);
+    return (struct cache_row){
+        .bytes = (double)(part == 'k' ? tensor_type_row_bytes(placement->plan.type_k, k)
+                                      : tensor_type_row_bytes(placement->plan.type_v, v)),
+        .strided = placement->slices[layer].kv_heads[d] < l->n_head_kv};
+}
+
+/* New rows go to the host: the fork casts to a quantised cache type on the device
+ * first; otherwise they go as f32 and the host converts. */
+static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
+{
+    const struct placement *placement = lowering->placement;
+    double tokens = lowering->step.tokens;
+    uint64_t k, v;
+    bool cast = placement->plan.schedule == PLAN_SCHEDULE_LLAMA_CPP_FORK &&
+                tensor_type_info(placement->plan.type_k)->quantised;
+    struct program_task copy = lower_blocking_copy(TASK_KV_ROWS, d, (int)layer, 0);
+
+    copy.launches = d > 0 && is_delivered(lowering, layer, 0);
+    placement_kv_row(placement, layer, d, &k, &v);
+    copy.part = part;
+    copy.bytes = tokens * (cast ? cache_row(lowering, layer, d, part).bytes
+                                : 4.0 * (double)(part == 'k' ? k : v));
+    if (copy.bytes > 0)
+        lower_add(lowering, copy);
+}
+
+static struct program_task window_copy(const struct lowering *lowering, uint32_t layer, uint32_t d,
+                                       char part)
+{
+    struct cache_row row = cache_row(lowering, layer, d, part);
+    struct program_task copy = lower_blocking_copy(TASK_KV_WINDOW, d, (int)layer, 0);
+
+    copy.part = part;
+    copy.launches = d > 0 && is_delivered(lowering, layer, 0);
+    copy.window =
+        lowering->model->layers[layer].window > 0 ? PROGRAM_WINDOW_SLIDING : PROGRAM_WINDOW_BASE;
+    copy.bytes_per_cell = row.bytes * lower_streams(lowering);
+    copy.row_bytes = row.strided ? row.bytes : 0;
+    copy.pageable = !lowering->placement->plan.kv_pinned;
+    return copy;
+}
+
+static void deliver_window(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
+{
+    struct program_task copy = window_copy(lowering, layer, d, part);
+
+    if (copy.bytes_per_cell > 0)
+        lower_add(lowering, copy);
+}
+
+/* ---- windows sent ahead ---- */
+
+/* Sends the next window of device `d` on its copy queue, where the host thread does not
+ * wait for it. Its place in the ring is free once task `after` has ended. */
+static void send_ahead(struct lowering *lowering, uint32_t d, const uint32_t *after)
+{
+    struct lower_ring *ring = &lowering->rings[d];
+
+    while (ring->next_layer < lowering->model->n_layer &&
+           !is_delivered(lowering, ring->next_layer, d))
+        ring->next_layer++;
+    if (ring->next_layer == lowering->model->n_layer)
+        return;
+    for (const char *part = "kv"; *part != '\0'; part++) {
+        struct program_task copy = window_copy(lowering, ring->next_layer, d, *part);
+
+        copy.blocking = false;
+        copy.launches = 1;
+        if (copy.bytes_per_cell <= 0)
+            continue;
+        ring->sent[ring->sent_count % LOWER_RING_PLACES] = lower_add(lowering, copy);
+        if (after != NULL)
+            lower_depend(lowering, *after);
+    }
+    ring->sent_count++;
+    ring->next_layer++;
+}
+
+/* Fills the rings. The places may still be in use by the step before: a wait that holds
+ * both queues of a device is over when its compute queue has come so far. */
+void lower_begin_deliveries(struct lowering *lowering)
+{
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
+        size_t first = lowering->program->task_count;
+
+        if (lowering->placement->plan.delivery_depth == 0)
+            return;
+        lower_add(lowering,
+                  (struct program_task){.kind = TASK_WAIT,
+                                        .device = (int16_t)d,
+                                        .layer = -1,
+                                        .tensor = -1,
+                                        .queues = UINT64_C(1) << program_queue_compute(d) |
+                                                  UINT64_C(1) << program_queue_copy_in(d)});
+        for (uint32_t place = 0; place <= lowering->placement->plan.delivery_depth; place++)
+            send_ahead(lowering, d, NULL);
+        if (!lowering->failed && lowering->program->task_count == first + 1)
+            lowering->program->task_count = first; /* nothing to wait for */
+    }
+}
+
+/* Attention waits until its window is there. */
+static void await_window(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    struct lower_ring *ring = &lowering->rings[d];
+
+    lower_add(lowering, (struct program_task){.kind = TASK_WAIT,
+                                              .device = (int16_t)d,
+                                              .layer = (int32_t)layer,
+                                              .tensor = -1,
+                                              .queues = UINT64_C(1) << program_queue_compute(d)});
+    lower_depend(lowering, ring->sent[ring->used_count % LOWER_RING_PLACES]);
+    ring->used_count++;
+}
+
+void lower_send_next(struct lowering *lowering, uint32_t layer)
+{
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++)
+        if (lowering->placement->plan.delivery_depth > 0 && is_delivered(lowering, layer, d))
+            send_ahead(lowering, d, &lowering->attention[d]);
+}
+
+/* ---- attention on the host ---- */
+
+/* The queries come to the host, and the results go back. The pool reads every cached row
+ * once, and computes with each query head. */
+static void attend_on_host(struct lowering *lowering, uint32_t layer)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    double tokens = lowering->step.tokens;
+    struct program_task task = {.kind = TASK_HOST_ATTENTION,
+                                .device = PROGRAM_AT_HOST,
+                                .layer = (int32_t)layer,
+                                .tensor = -1,
+                                .blocking = true,
+                                .tokens = lowering->step.tokens,
+                                .queues = UINT64_C(1) << PROGRAM_QUEUE_WORKERS,
+                                .window =
+                                    l->window > 0 ? PROGRAM_WINDOW_SLIDING : PROGRAM_WINDOW_BASE};
+
+    for (uint32_t d = 0; d < placement->device_count; d++) {
+        double heads = placement->slices[layer].q_heads[d];
+
+        if (!is_delivered(lowering, layer, d))
+            continue;
+        lower_add(lowering, lower_blocking_copy(TASK_ACTIVATIONS, d, (int)layer,
+                                                4 * heads * l->head_dim_k * tokens));
+        task.bytes_per_cell +=
+            (cache_row(lowering, layer, d, 'k').bytes + cache_row(lowering, layer, d, 'v').bytes) *
+            lower_streams(lowering);
+        task.flops_per_cell += 2.0 * (l->head_dim_k + l->head_dim_v) * heads * tokens;
+    }
+    lower_add(lowering, task);
+    for (uint32_t d = 0; d < placement->device_count; d++)
+        if (is_delivered(lowering, layer, d))
+            lower_add(lowering, lower_blocking_copy(TASK_INPUT, d, (int)layer,
+                                                    4.0 * placement->slices[layer].q_heads[d] *
+                                                        l->head_dim_v * tokens));
+}
+
+/* ---- a layer ---- */
+
+/* Between K and V and attention: store the new rows, then deliver the windows or compute
+ * here. All of it by the host thread, one device after the other, with the devices idle,
+ * except for windows sent ahead. The small costs of the first device's copies are part of
+ * the two splits. */
+void lower_visit_host_cache(struct lowering *lowering, uint32_t layer)
+{
+    uint32_t count = lowering->placement->device_count;
+    double stored = 0;
+
+    lower_host(lowering, TASK_SPLIT, (int)layer, 0, 2);
+    for (uint32_t d = 0; d < count; d++)
+        if (is_delivered(lowering, layer, d))
+            lower_sync(lowering, d, 0);
+    for (const char *part = "kv"; *part != '\0'; part++)
+        for (uint32_t d = 0; d < count; d++)
+            if (is_delivered(lowering, layer, d))
+                store_rows(lowering, layer, d, *part);
+    for (uint32_t d = 0; d < count; d++)
+        if (is_delivered(lowering, layer, d))
+            stored += 2 * (cache_row(lowering, layer, d, 'k').bytes +
+                           cache_row(lowering, layer, d, 'v').bytes);
+    lower_host(lowering, TASK_KV_STORE, (int)layer, stored * lowering->step.tokens, 0);
+    if (lowering->placement->attn_on_host) {
+        attend_on_host(lowering, layer);
+        return;
+    }
+    if (lowering->placement->plan.delivery_depth > 0) {
+        for (uint32_t d = 0; d < count; d++)
+            if (is_delivered(lowering, layer, d))
+                await_window(lowering, layer, d);
+        return;
+    }
+    for (const char *part = "kv"; *part != '\0'; part++)
+        for (uint32_t d = 0; d < count; d++)
+            if (is_delivered(lowering, layer, d))
+                deliver_window(lowering, layer, d, *part);
+}
+
+/* A recurrent state on the host comes to the device for its layer and goes back. What goes
+ * back of the convolution is the end of its input, a strided view that is copied as the
+ * contiguous block around it: the whole input of the ubatch. */
+void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool before)
+{
+    const struct model_layer *l = &lowering->model->layers[layer];
+    double sequences = lower_sequences(lowering);
+    double state = 4.0 * sequences * (double)model_layer_recurrent_state(l);
+    double conv = 4.0 * sequences * (double)model_layer_conv_state(l);
+    double conv_input = conv / (l->gdn_conv_kernel - 1) *
+                        (lowering->step.tokens / sequences + l->gdn_conv_kernel - 1);
+    struct program_task copy =
+        lower_blocking_copy(before ? TASK_STATE_IN : TASK_STATE_OUT, d, (int)layer,
+                            state + (before ? conv : conv_input));
+
+    copy.pageable = true;
+    if (before) {
+        lower_host(lowering, TASK_SPLIT, (int)layer, 0, 6);
+        lower_host(lowering, TASK_HOST_STATE, (int)layer, 2 * (state + conv), 0);
+    }
+    lower_sync(lowering, d, 0);
+    lower_add(lowering, copy);
+}
