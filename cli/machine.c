@@ -7,16 +7,18 @@
 #include <string.h>
 
 #include "sim/machine.h"
+#include "sim/machine_local.h"
 
 static const char help_text[] =
     "Usage: lopside machine [list [profiles|gpus|links|families]]\n"
-    "       lopside machine show NAME|FILE [--variant NAME] [-o text|json]\n"
+    "       lopside machine show [NAME|FILE [--variant NAME]] [-o text|json]\n"
     "       lopside machine show --gpu GPU[@LINK]... [-o text|json]\n"
-    "       lopside machine tree NAME|FILE [--variant NAME]\n"
+    "       lopside machine tree [NAME|FILE [--variant NAME]]\n"
     "       lopside machine tree --gpu GPU[@LINK]...\n"
     "\n"
     "Lists what is built in, shows a machine with all its constants, or draws how its\n"
-    "devices are joined. NAME is a built-in profile, FILE one of your own.\n"
+    "devices are joined. NAME is a built-in profile, FILE one of your own; without either,\n"
+    "the GPUs of this machine are meant.\n"
     "\n"
     "  -g, --gpu GPU[@LINK]   a device from the catalogue, once for each: \"RTX 4070@gen4x16\",\n"
     "                         \"2x RTX 3090@gen4x8\", \"RTX 4090\" (the card's own link)\n"
@@ -170,9 +172,21 @@ static int run_list(const struct machine_options *options)
 
 static struct machine *open_machine(const struct machine_options *options, struct error *err)
 {
+    struct machine *machine;
+
     if (options->gpu_count > 0)
         return machine_compose(options->gpus, options->gpu_count, err);
-    return machine_open(options->operand, options->variant, err);
+    if (options->operand != NULL)
+        return machine_open(options->operand, options->variant, err);
+    machine = machine_local(err);
+    if (machine == NULL && err->code == ERROR_UNSUPPORTED) {
+        *err = (struct error){0};
+        error_set(err, ERROR_USAGE,
+                  "no GPU can be seen here: %s takes a profile (lopside machine list profiles), or "
+                  "--gpu \"RTX 4070@gen4x16\"",
+                  options->action);
+    }
+    return machine;
 }
 
 static void print_name(const struct machine *machine)
@@ -401,12 +415,11 @@ static int parse_options(int argc, char **argv, struct machine_options *options)
 /* What show and tree have in common. */
 static int check_machine_options(const struct machine_options *options)
 {
-    if (options->operand == NULL && options->gpu_count == 0)
-        return cli_wrong_call("machine", "%s needs a profile or --gpu", options->action);
     if (options->operand != NULL && options->gpu_count > 0)
         return cli_wrong_call("machine", "%s takes a profile or --gpu, not both", options->action);
-    if (options->variant != NULL && options->gpu_count > 0)
-        return cli_wrong_call("machine", "--variant belongs to a profile, not to --gpu");
+    if (options->variant != NULL && options->operand == NULL)
+        return cli_wrong_call("machine", "--variant belongs to a profile%s",
+                              options->gpu_count > 0 ? ", not to --gpu" : "");
     return CLI_OK;
 }
 

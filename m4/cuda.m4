@@ -15,25 +15,3 @@ AC_DEFUN([LOPSIDE_CUDA], [
       [AC_MSG_ERROR([--with-cuda: nvcc is not found in $cuda_path])])])
   AM_CONDITIONAL([HAVE_CUDA], [test "x$have_cuda" = xyes])
 ])
-
-# NVML's header comes with the toolkit; the library comes with the driver and is
-# opened at run time.
-AC_DEFUN([LOPSIDE_NVML], [
-  AC_ARG_WITH([nvml],
-    [AS_HELP_STRING([--with-nvml], [see the GPUs of this machine (default: if nvml.h is found)])],
-    [], [with_nvml=check])
-  have_nvml=no
-  NVML_CFLAGS=
-  AS_IF([test "x$with_nvml" != xno], [
-    AS_IF([test -n "$NVCC"], [NVML_CFLAGS="-I$(dirname "$(dirname "$NVCC")")/include"])
-    lopside_saved_CPPFLAGS=$CPPFLAGS
-    CPPFLAGS="$CPPFLAGS $NVML_CFLAGS"
-    AC_CHECK_HEADER([nvml.h], [have_nvml=yes])
-    CPPFLAGS=$lopside_saved_CPPFLAGS
-    AS_IF([test "x$have_nvml$with_nvml" = xnoyes],
-      [AC_MSG_ERROR([--with-nvml: nvml.h is not found])])])
-  AS_IF([test "x$have_nvml" = xyes], [
-    AC_DEFINE([HAVE_NVML_H], [1], [Define where nvml.h is present.])
-    AC_SEARCH_LIBS([dlopen], [dl])], [NVML_CFLAGS=])
-  AC_SUBST([NVML_CFLAGS])
-])

@@ -5,11 +5,13 @@
 #include "sim/machine.h"
 
 /**
- * Composes a machine of the GPUs that NVML lists, with the PCI Express links
- * they are on and the memory the driver reports.
+ * Composes a machine of the GPUs that CUDA programs see here, with the PCI Express
+ * links they are on and the memory the driver reports. Heeds CUDA_VISIBLE_DEVICES
+ * and CUDA_DEVICE_ORDER.
  *
  * @return a machine for machine_free(), or NULL with `err` set: ERROR_UNSUPPORTED
- *         when there is no driver, no GPU, or the build has no NVML
+ *         when there is no driver or no visible GPU, another code when a GPU is not in
+ *         the catalogue
  */
 struct machine *machine_local(struct error *err);
 
