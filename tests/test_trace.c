@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/trace.h"
+#include "sim/validate.h"
 
 #define ROW(rest) "{\"id\": \"r1\", \"metric\": \"tg\", \"value\": 1" rest "}\n"
 
@@ -384,6 +385,21 @@ START_TEST(every_field_has_a_name_of_its_own)
 }
 END_TEST
 
+/* Every table of the seeds has a title and says what explains it. */
+static void check_tables(const struct trace *trace)
+{
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct trace_table *table;
+        char id[48];
+
+        validate_table_id(trace->rows[i].id, id, sizeof id);
+        table = trace_find_table(trace, id);
+        ck_assert_msg(table != NULL, "no header describes %s", id);
+        ck_assert_str_ne(table->title, "");
+        ck_assert_str_ne(table->mechanism, "");
+    }
+}
+
 START_TEST(the_shipped_traces_are_read_whole)
 {
     struct trace_files files;
@@ -397,8 +413,10 @@ START_TEST(the_shipped_traces_are_read_whole)
         ck_assert_msg(trace_load_file(files.paths[i], &trace, &err) == 0, "%s:%d:%d: %s",
                       err.source, err.line, err.column, err.text);
         ck_assert_str_ne(trace.about, "");
-        if (strstr(files.paths[i], "/seed-"))
+        if (strstr(files.paths[i], "/seed-")) {
             seed_rows += trace.count;
+            check_tables(&trace);
+        }
         if (strstr(files.paths[i], "/scoreboard."))
             scoreboard_rows += trace.count;
         trace_close(&trace);
