@@ -7,10 +7,14 @@
 
 #include "cli/cli.h"
 #include "cli/trace_list.h"
+#include "cli/validate_tables.h"
 #include "sim/validate.h"
 
+enum output { OUTPUT_MD, OUTPUT_JSON, OUTPUT_TABLES };
+
 struct options {
-    bool json, all;
+    enum output output;
+    bool all;
     size_t worst;
     const char *profile;
 };
@@ -22,7 +26,9 @@ static void print_help(void)
          "or the output of llama-bench in any format) and prints how far apart the two are.\n"
          "A row that was used to fit the machine's constants, or repeats one, is reported\n"
          "apart and not counted. Of a directory, all *.jsonl are read.\n\n"
-         "  -o, --output md|json  the table (default), or all rows as JSON\n"
+         "  -o, --output md|json|tables\n"
+         "                        the figures (default), all rows as JSON, or a document with\n"
+         "                        each table of the sources, measured beside predicted\n"
          "  -a, --all             list every row, not only the worst\n"
          "  -w, --worst N         how many of the worst rows to list (default 10)\n"
          "      --machine NAME|FILE   the machine of rows that name it, that name none, or\n"
@@ -30,6 +36,19 @@ static void print_help(void)
          "  -h, --help            this text\n\n"
          "Errors are (predicted - measured) / measured in percent; percentiles are by\n"
          "nearest rank over absolute errors.");
+}
+
+static int read_output(const char *word, enum output *output)
+{
+    static const char *const words[] = {"md", "json", "tables"};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            *output = (enum output)i;
+            return 0;
+        }
+    }
+    return -1;
 }
 
 static int parse(int argc, char **argv, struct options *options)
@@ -44,9 +63,9 @@ static int parse(int argc, char **argv, struct options *options)
     while ((option = getopt_long(argc, argv, "o:aw:h", longs, NULL)) != -1) {
         switch (option) {
         case 'o':
-            if (strcmp(optarg, "json") != 0 && strcmp(optarg, "md") != 0)
-                return cli_wrong_call("validate", "-o %s: md and json are accepted", optarg);
-            options->json = strcmp(optarg, "json") == 0;
+            if (read_output(optarg, &options->output) != 0)
+                return cli_wrong_call("validate", "-o %s: md, json and tables are accepted",
+                                      optarg);
             break;
         case 'a':
             options->all = true;
@@ -221,6 +240,7 @@ static int run(struct trace_list *traces, const struct options *options, struct 
 {
     struct validation validation;
     struct machine *machine = NULL;
+    int status = 0;
 
     if (options->profile != NULL) {
         machine = machine_open(options->profile, NULL, err);
@@ -232,13 +252,15 @@ static int run(struct trace_list *traces, const struct options *options, struct 
         machine_free(machine);
         return -1;
     }
-    if (options->json)
+    if (options->output == OUTPUT_JSON)
         print_json(&validation);
+    else if (options->output == OUTPUT_TABLES)
+        status = validate_tables_print(&validation, traces->entries, traces->count, err);
     else
         print_text(&validation, options);
     validation_close(&validation);
     machine_free(machine);
-    return 0;
+    return status;
 }
 
 int cli_validate(int argc, char **argv)

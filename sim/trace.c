@@ -41,6 +41,42 @@ struct trace_row *trace_draft_add(struct trace_draft *draft, struct error *err)
     return &trace->rows[trace->count++];
 }
 
+static int copy_text(const struct json_cursor *root, const char *key, const char *noun,
+                     struct arena *arena, const char **copy, struct error *err)
+{
+    const char *text = "";
+
+    if (json_input_find_string(root, key, noun, &text, err) < 0)
+        return -1;
+    *copy = arena_strdup(arena, text, err);
+    return *copy ? 0 : -1;
+}
+
+/* A header with `table` is about the rows of that table. */
+static int read_table(const struct json_cursor *root, struct trace *trace, struct error *err)
+{
+    struct json_cursor at = json_input_member(root, "table");
+    struct trace_table *grown, *table;
+
+    if (!at.value || json_is_null(at.value))
+        return 0;
+    grown = realloc(trace->tables, (trace->table_count + 1) * sizeof *grown);
+    if (!grown)
+        return error_set(err, ERROR_MEMORY, "no memory for %zu tables", trace->table_count + 1);
+    trace->tables = grown;
+    table = &grown[trace->table_count];
+    if (copy_text(root, "table", "the id of a table", trace->arena, &table->id, err) != 0 ||
+        copy_text(root, "title", "a title", trace->arena, &table->title, err) != 0 ||
+        copy_text(root, "mechanism", "a text", trace->arena, &table->mechanism, err) != 0 ||
+        copy_text(root, "contradiction", "a text", trace->arena, &table->contradiction, err) != 0 ||
+        copy_text(root, "gap", "a text", trace->arena, &table->gap, err) != 0)
+        return -1;
+    if (trace_find_table(trace, table->id))
+        return json_input_refuse(&at, err, "a header before this one is about %s", table->id);
+    trace->table_count++;
+    return 0;
+}
+
 /* A header tells the version, and what the rows are about. */
 static int read_header(const struct json_cursor *root, struct trace *trace, struct error *err)
 {
@@ -58,7 +94,7 @@ static int read_header(const struct json_cursor *root, struct trace *trace, stru
         return -1;
     if (trace->about[0] == '\0')
         trace->about = arena_strdup(trace->arena, about, err);
-    return trace->about ? 0 : -1;
+    return trace->about ? read_table(root, trace, err) : -1;
 }
 
 static int read_line(const char *line, size_t length, int line_number, struct trace_draft *draft,
@@ -141,8 +177,17 @@ int trace_load_file(const char *path, struct trace *trace, struct error *err)
 void trace_close(struct trace *trace)
 {
     free(trace->rows);
+    free(trace->tables);
     arena_free(trace->arena);
     *trace = (struct trace){.about = ""};
+}
+
+const struct trace_table *trace_find_table(const struct trace *trace, const char *id)
+{
+    for (size_t i = 0; i < trace->table_count; i++)
+        if (strcmp(trace->tables[i].id, id) == 0)
+            return &trace->tables[i];
+    return NULL;
 }
 
 const struct trace_row *trace_find_row(const struct trace *trace, const char *id)

@@ -142,9 +142,20 @@ struct trace_row {
     bool derived; /* computed from other rows by whoever measured */
 };
 
+/* What a header says about the rows whose ids begin with `id`, a dash and a number. */
+struct trace_table {
+    const char *id;            /* "s000-bench" */
+    const char *title;         /* what it varies */
+    const char *mechanism;     /* what explains its figures; "" without one */
+    const char *contradiction; /* where its source disagrees with itself; "" without one */
+    const char *gap;           /* what its source does not say; "" without one */
+};
+
 struct trace {
     char source[160];
     const char *about; /* from the header line; "" without one */
+    struct trace_table *tables;
+    size_t table_count;
     struct trace_row *rows;
     size_t count;
     struct arena *arena; /* strings and lists of the rows; private */
@@ -176,6 +187,9 @@ bool trace_row_is_assumed(const struct trace_row *row, enum trace_field field);
 
 /** The key of a field in a row: "n_ctx". */
 const char *trace_field_name(enum trace_field field);
+
+/** What the trace says about a table, or NULL. */
+const struct trace_table *trace_find_table(const struct trace *trace, const char *id);
 
 /** A row of `id`, or NULL. */
 const struct trace_row *trace_find_row(const struct trace *trace, const char *id);

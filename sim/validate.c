@@ -214,8 +214,7 @@ double validate_percentile(const double *sorted, size_t count, double percent)
     return count == 0 ? 0 : sorted[rank > 0 ? rank - 1 : 0];
 }
 
-/* The table of a row: its id without the number at its end. */
-static void table_of(const char *id, char *table, size_t size)
+void validate_table_id(const char *id, char *table, size_t size)
 {
     const char *dash = strrchr(id, '-');
     size_t length =
@@ -250,7 +249,7 @@ static int compute(const struct validation *validation, const char *table, bool 
         const struct validate_row *row = &validation->rows[i];
         char own[48];
 
-        table_of(row->row->id, own, sizeof own);
+        validate_table_id(row->row->id, own, sizeof own);
         if (table != NULL && strcmp(own, table) != 0)
             continue;
         if (vram ? row->metric != ROW_VRAM : !is_speed(row))
@@ -289,7 +288,7 @@ static int compute_all(struct validation *validation, struct error *err)
             validation->verdicts++;
             validation->wrong_verdicts += measured ? row->predicted != row->measured : !row->fits;
         }
-        table_of(row->row->id, table, sizeof table);
+        validate_table_id(row->row->id, table, sizeof table);
         if (!is_speed(row) || has_table(validation, table))
             continue;
         if (compute(validation, table, false, &validation->tables[validation->table_count++],

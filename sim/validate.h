@@ -50,6 +50,9 @@ int validate_rows(const struct trace *traces, size_t trace_count, const struct m
                   struct validation *validation, struct error *err);
 void validation_close(struct validation *validation);
 
+/** The table of a row: its id without the number at its end. */
+void validate_table_id(const char *row_id, char *table, size_t size);
+
 const char *validate_status_name(enum validate_status status);
 
 /** Nearest-rank percentile of `count` sorted values, `percent` above 0. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/trace.h"
+#include "sim/validate.h"
 
 #define ROW(rest) "{\"id\": \"r1\", \"metric\": \"tg\", \"value\": 1" rest "}\n"
 
@@ -281,6 +282,28 @@ START_TEST(a_header_tells_what_the_rows_are_about)
 }
 END_TEST
 
+START_TEST(a_header_with_a_table_describes_that_table)
+{
+    struct trace trace = parse(
+        "{\"lopside_trace\": 1, \"table\": \"a\", \"title\": \"one\", \"gap\": \"who\"}\n" ROW(
+            "") "{\"lopside_trace\": 1, \"table\": \"b\", \"mechanism\": \"links\"}\n");
+    const struct trace_table *a = trace_find_table(&trace, "a");
+    const struct trace_table *b = trace_find_table(&trace, "b");
+
+    ck_assert_uint_eq(trace.table_count, 2);
+    ck_assert_ptr_nonnull(a);
+    ck_assert_ptr_nonnull(b);
+    ck_assert_str_eq(a->title, "one");
+    ck_assert_str_eq(a->mechanism, "");
+    ck_assert_str_eq(a->gap, "who");
+    ck_assert_str_eq(b->title, "");
+    ck_assert_str_eq(b->mechanism, "links");
+    ck_assert_str_eq(b->contradiction, "");
+    ck_assert_ptr_null(trace_find_table(&trace, "c"));
+    trace_close(&trace);
+}
+END_TEST
+
 START_TEST(an_empty_trace_has_no_rows)
 {
     struct trace trace = parse("");
@@ -328,6 +351,9 @@ static const struct {
     {ROW(", \"machine\": {\"gpus\": [^null]}"), "machine.gpus[0]: null is not a GPU; a string is"},
     {ROW(", \"assumed\": ^\"n_ctx\""), "assumed: \"n_ctx\" is not an object"},
     {ROW(", \"note\": ^3"), "note: 3 is not a string"},
+    {"{\"lopside_trace\": 1, \"table\": ^7}", "table: 7 is not the id of a table; a string is"},
+    {"{\"lopside_trace\": 1, \"table\": \"a\", \"gap\": ^[]}",
+     "gap: a list is not a text; a string is"},
 };
 
 START_TEST(a_row_that_cannot_be_read_is_refused_at_its_place)
@@ -359,6 +385,21 @@ START_TEST(every_field_has_a_name_of_its_own)
 }
 END_TEST
 
+/* Every table of the seeds has a title and says what explains it. */
+static void check_tables(const struct trace *trace)
+{
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct trace_table *table;
+        char id[48];
+
+        validate_table_id(trace->rows[i].id, id, sizeof id);
+        table = trace_find_table(trace, id);
+        ck_assert_msg(table != NULL, "no header describes %s", id);
+        ck_assert_str_ne(table->title, "");
+        ck_assert_str_ne(table->mechanism, "");
+    }
+}
+
 START_TEST(the_shipped_traces_are_read_whole)
 {
     struct trace_files files;
@@ -372,8 +413,10 @@ START_TEST(the_shipped_traces_are_read_whole)
         ck_assert_msg(trace_load_file(files.paths[i], &trace, &err) == 0, "%s:%d:%d: %s",
                       err.source, err.line, err.column, err.text);
         ck_assert_str_ne(trace.about, "");
-        if (strstr(files.paths[i], "/seed-"))
+        if (strstr(files.paths[i], "/seed-")) {
             seed_rows += trace.count;
+            check_tables(&trace);
+        }
         if (strstr(files.paths[i], "/scoreboard."))
             scoreboard_rows += trace.count;
         trace_close(&trace);
@@ -432,6 +475,7 @@ int main(void)
     tcase_add_test(tests, a_value_is_a_number_a_truth_or_a_text);
     tcase_add_test(tests, blank_lines_and_unknown_keys_are_passed_over);
     tcase_add_test(tests, a_header_tells_what_the_rows_are_about);
+    tcase_add_test(tests, a_header_with_a_table_describes_that_table);
     tcase_add_test(tests, an_empty_trace_has_no_rows);
     tcase_add_loop_test(tests, a_row_that_cannot_be_read_is_refused_at_its_place, 0,
                         sizeof refusals / sizeof refusals[0]);
