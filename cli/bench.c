@@ -313,8 +313,13 @@ static int run_test(struct run *run, struct bench_result result, const struct be
     struct bench_result *slot;
     int status = -1;
 
-    if (placement == NULL)
+    if (placement == NULL) {
+        uint32_t rules = feasibility_check(result.model, result.machine, &result.plan);
+
+        cli_warn_rules_of_refused(rules & ~run->warned_rules);
+        run->warned_rules |= rules;
         return -1;
+    }
     slot = next_result(run, err);
     if (slot != NULL) {
         result.n_prompt = test.n_prompt;

@@ -159,7 +159,7 @@ static void session_close(struct session *session)
 static int session_open(struct session *session, const struct options *options, struct error *err)
 {
     uint32_t needed = (uint32_t)(options->depth + (options->prompt > 0 ? options->prompt : 1));
-    uint32_t layer_count;
+    uint32_t layer_count, rules;
     struct plan plan;
 
     session->machine = plan_options_machine(&options->plans, err);
@@ -184,10 +184,12 @@ static int session_open(struct session *session, const struct options *options, 
                           layer_count, &plan, err) != 0)
         return -1;
     session->placement = placement_new(session->model, session->machine, &plan, needed, err);
+    rules = feasibility_check(session->model, session->machine, &plan);
     if (session->placement == NULL)
-        return -1;
-    cli_warn_rules(feasibility_check(session->model, session->machine, &plan));
-    return 0;
+        cli_warn_rules_of_refused(rules);
+    else
+        cli_warn_rules(rules);
+    return session->placement != NULL ? 0 : -1;
 }
 
 /* A generated token when graphs are replayed, or a ubatch as prompts have it. */

@@ -21,6 +21,14 @@ void cli_warn_rules(uint32_t rules)
     }
 }
 
+void cli_warn_rules_of_refused(uint32_t rules)
+{
+    for (int rule = 0; rule < FEASIBILITY_RULE_COUNT; rule++)
+        if (feasibility_rule_info(rule)->verdict == FEASIBILITY_REFUSED)
+            rules &= ~(1u << rule);
+    cli_warn_rules(rules);
+}
+
 void cli_rule_names(uint32_t rules, char *text, size_t size)
 {
     text[0] = '\0';
