@@ -5,10 +5,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/bench_draft.h"
 #include "cli/bench_output.h"
 #include "cli/bench_tests.h"
 #include "cli/cli.h"
 #include "cli/plan_options.h"
+#include "cli/rule_warnings.h"
 #include "config.h"
 #include "sim/timing.h"
 
@@ -66,8 +68,8 @@ static void print_help(void)
          "      --version, --help\n\n"
          "Columns beyond llama-bench's: bound (the resource that was busy for the largest share\n"
          "of the time: a device, a link as from>to, all-reduce, or the host thread), MiB in use\n"
-         "on each device, and fit. A plan that does not fit has no speed. Exit status: 0; 2 when\n"
-         "a plan or the call cannot be.");
+         "on each device, and fit. A plan that does not fit has no speed. A note names the rules\n"
+         "of the engine that a plan breaks. Exit status: 0; 2 when a plan or the call cannot be.");
 }
 
 /* ---- reading the call ---- */
@@ -184,8 +186,8 @@ static void warn_ignored(int index)
 static int parse(int argc, char **argv, struct options *options)
 {
     struct option
-        longs[2 * PLAN_OPTION_COUNT + 8 + sizeof own_longs / sizeof *own_longs + IGNORED_COUNT];
-    size_t count = plan_options_longs(longs, sizeof longs / sizeof *longs);
+        longs[PLAN_OPTION_LONGS + sizeof own_longs / sizeof *own_longs + IGNORED_COUNT + 1];
+    size_t count = plan_options_longs(longs, PLAN_OPTION_LONGS);
     int option;
 
     for (size_t i = 0; i < sizeof own_longs / sizeof *own_longs; i++)
@@ -228,6 +230,7 @@ struct run {
     struct machine **machines; /* one a combination; results borrow them */
     uint32_t *resident;        /* of all combinations, result after result */
     bool some_refused;
+    uint32_t warned_rules; /* so that each rule is said once */
     time_t began;
 };
 
@@ -239,20 +242,24 @@ static void show_progress(const struct run *run)
         fprintf(stderr, "\rlopside: %zu of %zu tests", run->result_count, run->expected);
 }
 
-static int predict(const struct run *run, const struct placement *placement, struct test test,
-                   struct bench_result *result, struct error *err)
+static int predict(const struct run *run, const struct placement *placement,
+                   const struct bench_draft *draft, struct test test, struct bench_result *result,
+                   struct error *err)
 {
     struct predict_options how = {.tool = PREDICT_LLAMA_BENCH,
                                   .full_stepping = run->options->full_stepping};
+    struct predict_options generating = how;
     struct timing *timing = timing_new(placement, err);
     struct prediction prompt = {0}, generation = {0};
     int status = timing == NULL ? -1 : 0;
 
+    if (result->samples)
+        generating.tool = PREDICT_LLAMA_COMPLETION;
     if (status == 0 && test.n_prompt > 0)
         status = predict_prompt(timing, placement, test.n_depth, test.n_prompt, how, &prompt, err);
     if (status == 0 && test.n_gen > 0)
-        status = predict_generation(timing, placement, test.n_depth + test.n_prompt, test.n_gen,
-                                    how, &generation, err);
+        status = bench_draft_generate(draft, timing, placement, test.n_depth + test.n_prompt,
+                                      test.n_gen, generating, &generation, err);
     timing_free(timing);
     result->time_s = prompt.time_s + generation.time_s;
     result->bound = prompt.time_s > generation.time_s ? prompt.bound : generation.bound;
@@ -290,8 +297,15 @@ static void note_memory(const struct run *run, const struct placement *placement
     }
 }
 
-static int run_test(struct run *run, struct bench_result result, struct test test,
-                    struct error *err)
+static void note_rules(struct run *run, struct bench_result *result)
+{
+    result->rules = feasibility_check(result->model, result->machine, &result->plan);
+    cli_warn_rules(result->rules & ~run->warned_rules);
+    run->warned_rules |= result->rules;
+}
+
+static int run_test(struct run *run, struct bench_result result, const struct bench_draft *draft,
+                    struct test test, struct error *err)
 {
     uint32_t context = test.n_prompt + test.n_gen + test.n_depth;
     struct placement *placement =
@@ -299,8 +313,13 @@ static int run_test(struct run *run, struct bench_result result, struct test tes
     struct bench_result *slot;
     int status = -1;
 
-    if (placement == NULL)
+    if (placement == NULL) {
+        uint32_t rules = feasibility_check(result.model, result.machine, &result.plan);
+
+        cli_warn_rules_of_refused(rules & ~run->warned_rules);
+        run->warned_rules |= rules;
         return -1;
+    }
     slot = next_result(run, err);
     if (slot != NULL) {
         result.n_prompt = test.n_prompt;
@@ -309,9 +328,12 @@ static int run_test(struct run *run, struct bench_result result, struct test tes
         result.reps = run->options->reps;
         result.n_ctx = placement->n_ctx;
         memory_count(placement, &result.memory);
+        status = bench_draft_memory(draft, placement, &result.memory, err);
         note_memory(run, placement, &result);
         memory_verdict(placement, &result.memory, result.verdict, sizeof result.verdict);
-        status = predict(run, placement, test, &result, err);
+        note_rules(run, &result);
+        if (status == 0)
+            status = predict(run, placement, draft, test, &result, err);
         if (status == 0) {
             *slot = result;
             bench_columns_note(&run->output.columns, slot);
@@ -346,7 +368,9 @@ static void run_combination(struct run *run, size_t combination)
         .attn_split = typed(options, combination, PLAN_OPTION_ATTN_SPLIT),
         .devices = typed(options, combination, PLAN_OPTION_DEVICES),
         .kv_resident = typed(options, combination, PLAN_OPTION_KV_RESIDENT),
+        .samples = plan_options_sample(&options->plans, combination),
     };
+    struct bench_draft draft = {.asked = {.n_max = 0}};
     const struct list *names = &options->plans.values[PLAN_OPTION_MODEL];
 
     for (size_t m = 0; m < names->count; m++)
@@ -358,19 +382,23 @@ static void run_combination(struct run *run, size_t combination)
         plan_options_select(&options->plans, combination, run->machines[combination], &err) != 0 ||
         plan_options_plan(&options->plans, combination, result.model, result.machine, run->resident,
                           result.model->n_layer + result.model->n_layer_nextn, &result.plan,
-                          &err) != 0) {
+                          &err) != 0 ||
+        bench_draft_open(&draft, &options->plans, combination, result.model, &result.plan, &err) !=
+            0) {
         refuse(run, &err);
         return;
     }
+    bench_draft_note(&draft, &result);
     for (size_t t = 0; t < run->tests.count; t++) {
         struct error test_err = {0};
 
-        if (run_test(run, result, run->tests.entries[t], &test_err) != 0) {
+        if (run_test(run, result, &draft, run->tests.entries[t], &test_err) != 0) {
             refuse(run, &test_err);
-            return;
+            break;
         }
         show_progress(run);
     }
+    bench_draft_close(&draft);
 }
 
 static bool is_asked(const struct run *run, const struct model *model)
@@ -382,7 +410,8 @@ static bool is_asked(const struct run *run, const struct model *model)
 
         if (r->model == model && r->plan.split == usual.split && r->plan.tensor_split_count == 0 &&
             !r->plan.kv_on_host && r->plan.type_k == usual.type_k && r->devices[0] == '\0' &&
-            r->plan.n_batch == usual.n_batch && r->plan.n_ubatch == usual.n_ubatch)
+            r->plan.n_batch == usual.n_batch && r->plan.n_ubatch == usual.n_ubatch &&
+            r->draft_max == 0)
             return true;
     }
     return false;
@@ -392,6 +421,7 @@ static bool is_asked(const struct run *run, const struct model *model)
 static void run_default(struct run *run, struct machine *machine)
 {
     const struct list *names = &run->options->plans.values[PLAN_OPTION_MODEL];
+    const struct bench_draft no_draft = {.asked = {.n_max = 0}};
 
     for (size_t m = 0; m < names->count; m++) {
         struct bench_result result = {.model = run->models[m],
@@ -402,6 +432,7 @@ static void run_default(struct run *run, struct machine *machine)
                                       .attn_split = "",
                                       .devices = "",
                                       .kv_resident = "",
+                                      .model_draft = "",
                                       .is_default = true};
 
         if (is_asked(run, run->models[m]))
@@ -411,7 +442,7 @@ static void run_default(struct run *run, struct machine *machine)
         for (size_t t = 0; t < run->tests.count; t++) {
             struct error err = {0};
 
-            if (run_test(run, result, run->tests.entries[t], &err) != 0)
+            if (run_test(run, result, &no_draft, run->tests.entries[t], &err) != 0)
                 break;
         }
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/rule_warnings.h"
 #include "config.h"
 
 void bench_columns_note(struct bench_columns *columns, const struct bench_result *result)
@@ -33,6 +34,13 @@ void bench_columns_note(struct bench_columns *columns, const struct bench_result
     columns->is_default |= result->is_default;
     columns->slots |= plan->n_slots > 1;
     columns->n_cpu_moe |= plan->n_cpu_moe > 0;
+    columns->pipeline |= plan->pipeline != usual.pipeline;
+    columns->output_mirrored |= plan->output_mirrored != usual.output_mirrored;
+    columns->all_reduce |= plan->all_reduce != usual.all_reduce;
+    columns->ff_exp_rows |= plan->ff_exp_rows_count > 0;
+    columns->samples |= result->samples;
+    columns->draft |= result->draft_max > 0;
+    columns->rules |= result->rules != 0;
     columns->engine |= !result->is_default && plan->schedule != usual.schedule;
 }
 
@@ -91,7 +99,27 @@ static void bound_text(const struct bench_result *result, char *text, size_t siz
                  bound->second_ratio * 100);
 }
 
-static const char *flash_attn_text(enum plan_tristate value)
+/* "512/192"; "" where -ts says. */
+static void rows_text(const struct plan *plan, char *text, size_t size)
+{
+    size_t length = 0;
+
+    text[0] = '\0';
+    for (uint32_t d = 0; d < plan->ff_exp_rows_count && length < size; d++)
+        length += (size_t)snprintf(text + length, size - length, "%s%u", d > 0 ? "/" : "",
+                                   plan->ff_exp_rows[d]);
+}
+
+static void note_text(const struct bench_result *result, char *text, size_t size)
+{
+    char rules[160];
+
+    cli_rule_names(result->rules, rules, sizeof rules);
+    snprintf(text, size, "%s%s%s", result->is_default ? "llama.cpp default" : "",
+             result->is_default && rules[0] != '\0' ? ", " : "", rules);
+}
+
+static const char *tristate_text(enum plan_tristate value)
 {
     return value == PLAN_AUTO ? "-1" : value == PLAN_ON ? "1" : "0";
 }
@@ -122,10 +150,10 @@ struct cell {
     const char *head;
     int width; /* below 0: left-aligned */
     bool shown;
-    char text[128];
+    char text[192];
 };
 
-enum { CELLS_MAX = 32 + MACHINE_DEVICES_MAX };
+enum { CELLS_MAX = 40 + MACHINE_DEVICES_MAX };
 
 static void add_cell(struct cell *cells, size_t *count, const char *head, int width, bool shown,
                      const char *text)
@@ -148,12 +176,16 @@ static size_t plan_cells(struct cell *cells, size_t count, const struct bench_co
                          const struct bench_result *result)
 {
     const struct plan *plan = &result->plan;
-    char k[16], v[16], ts[96], as[96];
+    char k[16], v[16], ts[96], as[96], rows[96], acceptance[16];
 
     type_text(plan->type_k, k);
     type_text(plan->type_v, v);
     shares_text(plan->tensor_split, plan->tensor_split_count, ts, sizeof ts);
     shares_text(plan->attn_split, plan->attn_split_count, as, sizeof as);
+    rows_text(plan, rows, sizeof rows);
+    acceptance[0] = '\0';
+    if (result->draft_max > 0)
+        snprintf(acceptance, sizeof acceptance, "%.2f", result->draft_acceptance);
     add_cell(cells, &count, "engine", -14, columns->engine, plan_schedule_name(plan->schedule));
     add_number(cells, &count, "ngl", 3, true, plan->n_gpu_layers);
     add_number(cells, &count, "ncmoe", 5, columns->n_cpu_moe,
@@ -173,12 +205,24 @@ static size_t plan_cells(struct cell *cells, size_t count, const struct bench_co
     add_number(cells, &count, "kvd", 3, columns->delivery_depth, plan->delivery_depth);
     add_number(cells, &count, "ah", 2, columns->attn_on_host, plan->attn_on_host);
     add_number(cells, &count, "rso", 3, columns->recurrent, plan->recurrent_on_device);
-    add_cell(cells, &count, "fa", 2, columns->flash_attn, flash_attn_text(plan->flash_attn));
+    add_cell(cells, &count, "fa", 2, columns->flash_attn, tristate_text(plan->flash_attn));
     add_cell(cells, &count, "dev", 12, columns->devices, result->devices);
     add_cell(cells, &count, "ts", 12, columns->tensor_split, ts);
     add_cell(cells, &count, "as", 12, columns->attn_split, as);
     add_number(cells, &count, "np", 3, columns->slots, plan->n_slots);
     add_number(cells, &count, "n_ctx", 7, columns->n_ctx, result->n_ctx);
+    add_cell(cells, &count, "pipe", 4, columns->pipeline, tristate_text(plan->pipeline));
+    add_cell(cells, &count, "om", 2, columns->output_mirrored,
+             tristate_text(plan->output_mirrored));
+    add_cell(cells, &count, "ar", 10, columns->all_reduce, plan_all_reduce_name(plan->all_reduce));
+    add_cell(cells, &count, "fer", 9, columns->ff_exp_rows, rows);
+    add_cell(cells, &count, "bs", 4, columns->samples,
+             !result->samples         ? "none"
+             : plan->backend_sampling ? "1"
+                                      : "0");
+    add_cell(cells, &count, "draft", -19, columns->draft, result->model_draft);
+    add_number(cells, &count, "draft_max", 9, columns->draft, result->draft_max);
+    add_cell(cells, &count, "draft_acceptance", 16, columns->draft, acceptance);
     return count;
 }
 
@@ -186,7 +230,7 @@ static size_t make_cells(const struct bench_output *output, const struct bench_r
                          struct cell *cells)
 {
     size_t count = 0;
-    char text[128];
+    char text[192];
 
     model_type(result, text, sizeof text);
     add_cell(cells, &count, "model", -30, true, text);
@@ -212,8 +256,8 @@ static size_t make_cells(const struct bench_output *output, const struct bench_r
         add_cell(cells, &count, output->machine->devices[d].name, 6, true, text);
     }
     add_cell(cells, &count, "fit", -24, true, result->verdict);
-    add_cell(cells, &count, "note", -17, output->columns.is_default,
-             result->is_default ? "llama.cpp default" : "");
+    note_text(result, text, sizeof text);
+    add_cell(cells, &count, "note", -17, output->columns.is_default || output->columns.rules, text);
     return count;
 }
 
@@ -343,6 +387,17 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("fits", json_boolean(result->memory.fits));
     SET("fit", json_string(result->verdict));
     SET("is_default", json_boolean(result->is_default));
+    SET("pipeline_parallel", json_integer(plan->pipeline));
+    SET("output_mirrored", json_integer(plan->output_mirrored));
+    SET("all_reduce", json_string(plan_all_reduce_name(plan->all_reduce)));
+    rows_text(plan, text, sizeof text);
+    SET("ff_exp_rows", json_string(text));
+    SET("backend_sampling", json_integer(result->samples ? plan->backend_sampling : -1));
+    SET("model_draft", json_string(result->model_draft));
+    SET("draft_max", json_integer(result->draft_max));
+    SET("draft_acceptance", json_real(result->draft_acceptance));
+    note_text(result, text, sizeof text);
+    SET("note", json_string(text));
 #undef SET
     if (output->format == BENCH_JSON || output->format == BENCH_JSONL) {
         json_t *samples_ns = json_array(), *samples_ts = json_array();

@@ -23,7 +23,12 @@ struct bench_result {
     struct plan plan;           /* as asked, shares as typed */
     uint32_t n_ctx;
     const char *tensor_split, *attn_split, *devices, *kv_resident; /* as typed; "" when not */
-    bool is_default; /* llama.cpp's own default, added beside the asked plans */
+    const char *model_draft; /* as typed, or "own block"; "" without a draft */
+    uint32_t draft_max;      /* tokens drafted a round; 0: no draft */
+    double draft_acceptance; /* 0 to 1 */
+    bool samples;            /* generated tokens are sampled, where the plan says */
+    uint32_t rules;          /* of feasibility_check() */
+    bool is_default;         /* llama.cpp's own default, added beside the asked plans */
     uint32_t n_prompt, n_gen, n_depth, reps;
     double time_s;
     struct timing_bound bound;
@@ -36,7 +41,8 @@ struct bench_result {
 struct bench_columns {
     bool n_batch, n_ubatch, type_k, type_v, split, main_gpu, nkvo, kv_gpu_layers, kv_policy,
         kv_pinned, delivery_depth, attn_on_host, recurrent, flash_attn, tensor_split, attn_split,
-        devices, n_ctx, kv_resident, is_default, slots, n_cpu_moe, engine;
+        devices, n_ctx, kv_resident, is_default, slots, n_cpu_moe, engine, pipeline,
+        output_mirrored, all_reduce, ff_exp_rows, samples, draft, rules;
 };
 
 struct bench_output {

@@ -19,7 +19,6 @@ int cli_bench(int argc, char **argv);
 int cli_calibrate(int argc, char **argv);
 int cli_machine(int argc, char **argv);
 int cli_model(int argc, char **argv);
-int cli_plan(int argc, char **argv);
 int cli_program(int argc, char **argv);
 int cli_validate(int argc, char **argv);
 

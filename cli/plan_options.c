@@ -29,6 +29,28 @@ static size_t add_long(struct option *longs, size_t count, const char *name, int
     return count + 1;
 }
 
+/* Other names of an option, and those of llama.cpp that are taken but not modelled. */
+static const struct {
+    const char *name;
+    int value;
+} aliases[] = {
+    {"draft", PLAN_OPTION_BASE + PLAN_OPTION_DRAFT_MAX},
+    {"draft-n", PLAN_OPTION_BASE + PLAN_OPTION_DRAFT_MAX},
+    {"hf", PLAN_OPTION_HF},
+    {"hfr", PLAN_OPTION_HF},
+    {"hf-repo", PLAN_OPTION_HF},
+    {"ngld", PLAN_OPTION_IGNORED},
+    {"gpu-layers-draft", PLAN_OPTION_IGNORED},
+    {"n-gpu-layers-draft", PLAN_OPTION_IGNORED},
+    {"devd", PLAN_OPTION_IGNORED},
+    {"device-draft", PLAN_OPTION_IGNORED},
+    {"ctkd", PLAN_OPTION_IGNORED},
+    {"ctvd", PLAN_OPTION_IGNORED},
+    {"draft-min", PLAN_OPTION_IGNORED},
+    {"draft-n-min", PLAN_OPTION_IGNORED},
+    {"draft-p-min", PLAN_OPTION_IGNORED},
+};
+
 size_t plan_options_longs(struct option *longs, size_t capacity)
 {
     size_t count = 0;
@@ -38,6 +60,8 @@ size_t plan_options_longs(struct option *longs, size_t capacity)
         if (strcmp(table[i].short_name, table[i].long_name) != 0)
             count = add_long(longs, count, table[i].long_name, PLAN_OPTION_BASE + i);
     }
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        count = add_long(longs, count, aliases[i].name, aliases[i].value);
     count = add_long(longs, count, "gpu", PLAN_OPTION_GPU);
     count = add_long(longs, count, "machine", PLAN_OPTION_MACHINE);
     return add_long(longs, count, "variant", PLAN_OPTION_VARIANT);
@@ -55,6 +79,14 @@ int plan_options_take(struct plan_options *options, int value, const char *argum
     }
     if (value == PLAN_OPTION_VARIANT) {
         options->variant = argument;
+        return 1;
+    }
+    if (value == PLAN_OPTION_HF) {
+        options->hf = argument;
+        return 1;
+    }
+    if (value == PLAN_OPTION_IGNORED) {
+        options->draft_ignored = true;
         return 1;
     }
     if (id < 0 || id >= PLAN_OPTION_COUNT)
@@ -162,7 +194,8 @@ int plan_options_finish(struct plan_options *options, struct error *err)
 {
     static const enum plan_option numbers[] = {PLAN_OPTION_MAIN_GPU,      PLAN_OPTION_N_GPU_LAYERS,
                                                PLAN_OPTION_N_BATCH,       PLAN_OPTION_N_UBATCH,
-                                               PLAN_OPTION_KV_GPU_LAYERS, PLAN_OPTION_N_CTX};
+                                               PLAN_OPTION_KV_GPU_LAYERS, PLAN_OPTION_N_CTX,
+                                               PLAN_OPTION_DRAFT_MAX};
 
     for (int id = 0; id < PLAN_OPTION_COUNT; id++)
         if (!options->given[id] && table[id].default_value != NULL &&
@@ -175,6 +208,13 @@ int plan_options_finish(struct plan_options *options, struct error *err)
     if (check_ratio(options, PLAN_OPTION_TENSOR_SPLIT, err) != 0 ||
         check_ratio(options, PLAN_OPTION_ATTN_SPLIT, err) != 0 || check_split(options, err) != 0)
         return -1;
+    if (options->hf != NULL)
+        return error_set(
+            err, ERROR_USAGE,
+            "-hf %.80s: nothing is downloaded here; give -m with a GGUF file, of which "
+            "the header is enough, or a name of the catalogue ('lopside model' lists "
+            "them)",
+            options->hf);
     if (!options->given[PLAN_OPTION_MODEL])
         return error_set(
             err, ERROR_USAGE,
@@ -209,6 +249,12 @@ void plan_options_warn(const struct plan_options *options)
     for (size_t i = 0; i < sizeof of_host_cache / sizeof *of_host_cache; i++)
         if (options->given[of_host_cache[i]] && !on_host)
             cli_warn("-%s has no effect without -nkvo 1", table[of_host_cache[i]].short_name);
+    if (options->draft_ignored)
+        cli_warn(
+            "of drafts -md, --draft-max and --draft-acceptance are modelled: all layers and the "
+            "f16 cache of a draft lie on the model's devices");
+    if (options->given[PLAN_OPTION_DRAFT_ACCEPTANCE] && !plan_options_drafts(options))
+        cli_warn("--draft-acceptance has no effect without -md or --draft-max");
     if (options->given[PLAN_OPTION_KV_RESIDENT] && options->given[PLAN_OPTION_KV_GPU_LAYERS])
         cli_warn("-kvr says which layers are resident; -kvgl has no effect beside it");
 }
@@ -337,208 +383,4 @@ int plan_options_select(const struct plan_options *options, size_t index, struct
         text += length + (text[length] == '/');
     }
     return keep_named(machine, order, count, err);
-}
-
-/* ---- plans ---- */
-
-static int read_number(const char *flag, const char *text, long min, long max, long *value,
-                       struct error *err)
-{
-    char *end;
-
-    *value = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || *value < min || *value > max)
-        return error_set(err, ERROR_USAGE, "-%s %s: a whole number from %ld to %ld is accepted",
-                         flag, text, min, max);
-    return 0;
-}
-
-static int read_word(const char *flag, const char *text, const char *const words[], size_t count,
-                     size_t *index, struct error *err)
-{
-    char list[200];
-
-    for (*index = 0; *index < count; (*index)++)
-        if (strcmp(words[*index], text) == 0)
-            return 0;
-    word_list_text(words, count, list, sizeof list);
-    return error_set(err, ERROR_USAGE, "-%s %s: %s are accepted", flag, text, list);
-}
-
-static int read_shares(const char *flag, const char *text, float *shares, uint32_t *count,
-                       struct error *err)
-{
-    const char *at = text;
-
-    *count = 0;
-    if (strcmp(text, "0") == 0)
-        return 0;
-    while (*at != '\0') {
-        char *end;
-        float share = strtof(at, &end);
-
-        if (end == at || !(share >= 0) || !isfinite(share) ||
-            (*end != '\0' && *end != '/' && *end != ';'))
-            return error_set(err, ERROR_USAGE,
-                             "-%s %s: shares of 0 or more joined by slashes are "
-                             "accepted, as 60/40",
-                             flag, text);
-        if (*count == MACHINE_DEVICES_MAX)
-            return error_set(err, ERROR_USAGE, "-%s %s: at most %d shares are accepted", flag, text,
-                             MACHINE_DEVICES_MAX);
-        shares[(*count)++] = share;
-        at = end + (*end != '\0');
-    }
-    return 0;
-}
-
-static int read_type(const char *flag, const char *text, enum tensor_type *type, struct error *err)
-{
-    int found = tensor_type_find(text);
-
-    if (found < 0)
-        return error_set(
-            err, ERROR_USAGE,
-            "-%s %s: f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 and q5_1 are accepted", flag,
-            text);
-    *type = (enum tensor_type)found;
-    return 0;
-}
-
-static int read_switch(const char *flag, const char *text, bool *value, struct error *err)
-{
-    static const char *const words[] = {"0", "1", "off", "on"};
-    size_t index;
-
-    if (read_word(flag, text, words, 4, &index, err) != 0)
-        return -1;
-    *value = index % 2 == 1;
-    return 0;
-}
-
-static int read_words(const struct plan_options *options, size_t index, struct plan *plan,
-                      struct error *err)
-{
-    static const char *const engines[] = {"llama.cpp", "llama.cpp-fork"};
-    static const char *const splits[] = {"none", "layer", "tensor"};
-    static const char *const policies[] = {"layer-order", "round-robin", "slowest-first"};
-    static const char *const attentions[] = {"0", "1", "off", "on", "auto", "-1"};
-    size_t engine, split, policy, attention;
-
-    if (read_word("engine", plan_options_value(options, index, PLAN_OPTION_ENGINE), engines, 2,
-                  &engine, err) != 0 ||
-        read_word("sm", plan_options_value(options, index, PLAN_OPTION_SPLIT), splits, 3, &split,
-                  err) != 0 ||
-        read_word("kvp", plan_options_value(options, index, PLAN_OPTION_KV_POLICY), policies, 3,
-                  &policy, err) != 0 ||
-        read_word("fa", plan_options_value(options, index, PLAN_OPTION_FLASH_ATTN), attentions, 6,
-                  &attention, err) != 0)
-        return -1;
-    plan->schedule = (enum plan_schedule)engine;
-    plan->split = (enum plan_split)split;
-    plan->kv_policy = (enum plan_kv_policy)policy;
-    plan->flash_attn = attention >= 4 ? PLAN_AUTO : attention % 2 == 1 ? PLAN_ON : PLAN_OFF;
-    return 0;
-}
-
-static int read_numbers(const struct plan_options *options, size_t index, struct plan *plan,
-                        struct error *err)
-{
-    long main_gpu, ngl, kvgl, batch, ubatch, ctx, moe, slots, depth;
-
-    if (read_number("mg", plan_options_value(options, index, PLAN_OPTION_MAIN_GPU), 0, 255,
-                    &main_gpu, err) != 0 ||
-        read_number("ngl", plan_options_value(options, index, PLAN_OPTION_N_GPU_LAYERS), -1, 100000,
-                    &ngl, err) != 0 ||
-        read_number("kvgl", plan_options_value(options, index, PLAN_OPTION_KV_GPU_LAYERS), -1,
-                    100000, &kvgl, err) != 0 ||
-        read_number("b", plan_options_value(options, index, PLAN_OPTION_N_BATCH), 1, 1 << 24,
-                    &batch, err) != 0 ||
-        read_number("ub", plan_options_value(options, index, PLAN_OPTION_N_UBATCH), 1, 1 << 24,
-                    &ubatch, err) != 0 ||
-        read_number("c", plan_options_value(options, index, PLAN_OPTION_N_CTX), 0, 1 << 28, &ctx,
-                    err) != 0 ||
-        read_number("ncmoe", plan_options_value(options, index, PLAN_OPTION_N_CPU_MOE), 0, 100000,
-                    &moe, err) != 0 ||
-        read_number("np", plan_options_value(options, index, PLAN_OPTION_N_SLOTS), 1, 4096, &slots,
-                    err) != 0 ||
-        read_number("kvd", plan_options_value(options, index, PLAN_OPTION_DELIVERY_DEPTH), 0,
-                    PLAN_DELIVERY_DEPTH_MAX, &depth, err) != 0)
-        return -1;
-    plan->delivery_depth = (uint32_t)depth;
-    plan->n_cpu_moe = (uint32_t)moe;
-    plan->n_slots = (uint32_t)slots;
-    plan->main_gpu = (uint32_t)main_gpu;
-    plan->n_gpu_layers = (int32_t)ngl;
-    plan->kv_gpu_layers = (int32_t)kvgl;
-    plan->n_batch = (uint32_t)batch;
-    plan->n_ubatch = (uint32_t)ubatch;
-    plan->n_ctx = (uint32_t)ctx;
-    return 0;
-}
-
-static int read_cache(const struct plan_options *options, size_t index, struct plan *plan,
-                      struct error *err)
-{
-    if (read_type("ctk", plan_options_value(options, index, PLAN_OPTION_TYPE_K), &plan->type_k,
-                  err) != 0)
-        return -1;
-    if (read_type("ctv", plan_options_value(options, index, PLAN_OPTION_TYPE_V), &plan->type_v,
-                  err) != 0)
-        return -1;
-    return read_switch("nkvo", plan_options_value(options, index, PLAN_OPTION_NKVO),
-                       &plan->kv_on_host, err) != 0 ||
-                   read_switch("kvcp", plan_options_value(options, index, PLAN_OPTION_KV_PINNED),
-                               &plan->kv_pinned, err) != 0 ||
-                   read_switch("ah", plan_options_value(options, index, PLAN_OPTION_ATTN_HOST),
-                               &plan->attn_on_host, err) != 0 ||
-                   read_switch("rso", plan_options_value(options, index, PLAN_OPTION_RECURRENT),
-                               &plan->recurrent_on_device, err) != 0 ||
-                   read_switch("kvu", plan_options_value(options, index, PLAN_OPTION_KV_UNIFIED),
-                               &plan->kv_unified, err) != 0
-               ? -1
-               : 0;
-}
-
-/* Of llama.cpp's patterns those that mean all experts. */
-static int read_override(const char *text, struct plan *plan, struct error *err)
-{
-    const char *place = text != NULL ? strrchr(text, '=') : NULL;
-
-    if (text == NULL)
-        return 0;
-    if (place == NULL || strcmp(place, "=CPU") != 0 || strstr(text, "exps") == NULL ||
-        strpbrk(text, "0123456789[{") != NULL)
-        return error_set(
-            err, ERROR_USAGE,
-            "-ot %s: only all experts on the host are modelled, -ot exps=CPU; -ncmoe N "
-            "puts those of the first N layers there",
-            text);
-    plan->n_cpu_moe = UINT32_MAX;
-    return 0;
-}
-
-int plan_options_plan(const struct plan_options *options, size_t index, const struct model *model,
-                      const struct machine *machine, uint32_t *resident, uint32_t resident_count,
-                      struct plan *plan, struct error *err)
-{
-    const char *explicit_set = plan_options_value(options, index, PLAN_OPTION_KV_RESIDENT);
-
-    *plan = plan_default();
-    if (read_words(options, index, plan, err) != 0 ||
-        read_numbers(options, index, plan, err) != 0 ||
-        read_cache(options, index, plan, err) != 0 ||
-        read_shares("ts", plan_options_value(options, index, PLAN_OPTION_TENSOR_SPLIT),
-                    plan->tensor_split, &plan->tensor_split_count, err) != 0 ||
-        read_shares("as", plan_options_value(options, index, PLAN_OPTION_ATTN_SPLIT),
-                    plan->attn_split, &plan->attn_split_count, err) != 0 ||
-        read_override(plan_options_value(options, index, PLAN_OPTION_OVERRIDE), plan, err) != 0)
-        return -1;
-    plan->all_logits = plan->schedule == PLAN_SCHEDULE_LLAMA_CPP;
-    if (explicit_set == NULL)
-        return 0;
-    plan->kv_on_host = true;
-    plan->kv_resident = resident;
-    plan->kv_resident_count = resident_count;
-    return residency_parse(explicit_set, model, machine, resident, resident_count, err);
 }

@@ -45,7 +45,23 @@
     OPTION(FLASH_ATTN, "fa", "flash-attn", "auto", true, "0|1|auto", "flash attention")            \
     OPTION(N_SLOTS, "np", "parallel", "1", true, "N", "sequences decoded together")                \
     OPTION(KV_UNIFIED, "kvu", "kv-unified", "1", true, "0|1", "they share one cache")              \
-    OPTION(N_CTX, "c", "ctx-size", "0", true, "N", "context; 0: what the test needs")
+    OPTION(N_CTX, "c", "ctx-size", "0", true, "N", "context; 0: what the test needs")              \
+    OPTION(PIPELINE, "pipe", "pipeline-parallel", "auto", true, "0|1|auto",                        \
+           "-sm layer: ubatches follow each other from device to device")                          \
+    OPTION(OUTPUT_MIRRORED, "om", "output-mirrored", "auto", true, "0|1|auto",                     \
+           "-sm tensor: the output head whole on each device, or cut")                             \
+    OPTION(ALL_REDUCE, "ar", "all-reduce", "plain", true, "plain|skipped|chunked|overlapped",      \
+           "-sm tensor: how parts of a layer are summed")                                          \
+    OPTION(FF_EXP_ROWS, "fer", "ff-exp-rows", "0", true, "A/B[,A/B]",                              \
+           "-sm tensor: expert rows of each device; 0: by -ts")                                    \
+    OPTION(SAMPLING, "bs", "backend-sampling", "none", true, "none|0|1",                           \
+           "sample each generated token on the host (0) or a device (1)")                          \
+    OPTION(MODEL_DRAFT, "md", "model-draft", "none", true, "FILE.gguf|NAME:QUANT",                 \
+           "model that drafts for -m")                                                             \
+    OPTION(DRAFT_MAX, "draft-max", "draft-max", "3", true, "N",                                    \
+           "tokens drafted a round (also --draft, --draft-n); alone: by the model's own block")    \
+    OPTION(DRAFT_ACCEPTANCE, "draft-acceptance", "draft-acceptance", "0.70", true, "P",            \
+           "probability that a drafted token is kept")
 
 enum plan_option {
 #define PLAN_OPTION_ENUM(id, ...) PLAN_OPTION_##id,
@@ -60,12 +76,22 @@ struct plan_options {
     struct list gpus;    /* --gpu: a machine composed of them */
     const char *machine; /* --machine, or NULL */
     const char *variant; /* --variant, or NULL */
+    const char *hf;      /* -hf, which is refused, or NULL */
+    bool draft_ignored;  /* a flag of drafts that is not modelled was given */
 };
 
 struct option;
 
 /** Long options for getopt_long_only(): value PLAN_OPTION_BASE + id, and the machine's. */
-enum { PLAN_OPTION_BASE = 1000, PLAN_OPTION_GPU = 2000, PLAN_OPTION_MACHINE, PLAN_OPTION_VARIANT };
+enum {
+    PLAN_OPTION_BASE = 1000,
+    PLAN_OPTION_GPU = 2000,
+    PLAN_OPTION_MACHINE,
+    PLAN_OPTION_VARIANT,
+    PLAN_OPTION_HF,
+    PLAN_OPTION_IGNORED,                           /* llama.cpp's, without effect here */
+    PLAN_OPTION_LONGS = 2 * PLAN_OPTION_COUNT + 24 /* entries that plan_options_longs() needs */
+};
 size_t plan_options_longs(struct option *longs, size_t capacity);
 
 /** Takes an option if it is one of these. @return 1 taken, 0 not one, -1 no memory */
@@ -105,6 +131,24 @@ struct machine *plan_options_machine(const struct plan_options *options, struct 
 int plan_options_plan(const struct plan_options *options, size_t index, const struct model *model,
                       const struct machine *machine, uint32_t *resident, uint32_t resident_count,
                       struct plan *plan, struct error *err);
+
+/* The draft of a combination, as typed. */
+struct plan_draft {
+    const char *name; /* of -md; NULL: the model's own block */
+    uint32_t n_max;   /* 0: no drafting */
+    double acceptance;
+};
+
+/** Reads -md, --draft-max and --draft-acceptance of a combination. @return 0, or -1 with `err` set
+ */
+int plan_options_draft(const struct plan_options *options, size_t index, struct plan_draft *draft,
+                       struct error *err);
+
+/** Whether the call asks for drafts at all: by -md or --draft-max. */
+bool plan_options_drafts(const struct plan_options *options);
+
+/** Whether -bs of a combination has generated tokens sampled, where it may be. */
+bool plan_options_sample(const struct plan_options *options, size_t index);
 
 /** Keeps the devices that -dev of a combination names. */
 int plan_options_select(const struct plan_options *options, size_t index, struct machine *machine,

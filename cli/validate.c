@@ -170,7 +170,7 @@ static void print_text(const struct validation *validation, const struct options
     print_figures(&validation->total, "total");
     if (validation->memory.n > 0)
         print_figures(&validation->memory, "memory (MiB)");
-    printf("\nFits or not: %zu of %zu rows right.\n",
+    printf("\nFits or not, runs or not: %zu of %zu rows right.\n",
            validation->verdicts - validation->wrong_verdicts, validation->verdicts);
     print_fitted(validation);
     print_rows(validation, options);
@@ -190,6 +190,7 @@ static json_t *figures_json(const struct validate_figures *f)
 static json_t *row_json(const struct validate_row *row)
 {
     bool predicted = row->status != VALIDATE_SKIPPED && row->status != VALIDATE_DERIVED;
+    static const char *const statuses[] = {"aborts", "wrong", "works"};
     bool verdict = row->metric == ROW_FITS;
     json_t *object = json_object();
 
@@ -201,9 +202,10 @@ static json_t *row_json(const struct validate_row *row)
                             ? json_string(row->row->value.text)
                             : json_real(row->measured));
     json_object_set_new(object, "predicted",
-                        !predicted ? json_null()
-                        : verdict  ? json_boolean(row->predicted != 0)
-                                   : json_real(row->predicted));
+                        !predicted                  ? json_null()
+                        : verdict                   ? json_boolean(row->predicted != 0)
+                        : row->metric == ROW_STATUS ? json_string(statuses[(int)row->predicted])
+                                                    : json_real(row->predicted));
     json_object_set_new(object, "error_pct", predicted ? json_real(row->error_pct) : json_null());
     if (predicted)
         json_object_set_new(object, "fits", json_boolean(row->fits));

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "sim/embedded.h"
 #include "sim/word_list.h"
@@ -164,6 +165,18 @@ static bool is_bare_name(const char *name)
     return strchr(name, '/') == NULL && strstr(name, ".json") == NULL;
 }
 
+/* The shortest name that begins with what was typed, else the closest one, or NULL. */
+static const char *closest_builtin(const char *typed, size_t count)
+{
+    const char *shortest = NULL;
+
+    for (size_t i = 0; i < count && typed[0] != '\0'; i++)
+        if (strncasecmp(builtin_names[i], typed, strlen(typed)) == 0 &&
+            (shortest == NULL || strlen(builtin_names[i]) < strlen(shortest)))
+            shortest = builtin_names[i];
+    return shortest != NULL ? shortest : word_list_closest(typed, builtin_names, count);
+}
+
 struct machine *machine_open(const char *name_or_path, const char *variant, struct error *err)
 {
     const size_t count = sizeof builtin_names / sizeof builtin_names[0] - 1;
@@ -179,9 +192,13 @@ struct machine *machine_open(const char *name_or_path, const char *variant, stru
         return machine_parse(text, size, name_or_path, variant, err);
     input = json_input_load_file(name_or_path, &unread);
     if (input == NULL && unread.code == ERROR_IO && is_bare_name(name_or_path)) {
+        const char *closest = closest_builtin(name_or_path, count);
+
         word_list_text(builtin_names, count, list, sizeof list);
-        error_set(err, ERROR_IO, "\"%.80s\" is neither a built-in machine nor a file; built in: %s",
-                  name_or_path, list);
+        error_set(err, ERROR_IO,
+                  "\"%.80s\" is neither a built-in machine nor a file;%s%s%s built in: %s",
+                  name_or_path, closest != NULL ? " did you mean " : "",
+                  closest != NULL ? closest : "", closest != NULL ? "?" : "", list);
         return NULL;
     }
     if (input == NULL) {

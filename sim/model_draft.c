@@ -156,3 +156,89 @@ struct model *model_draft_from_catalogue(const char *name_and_quant, const struc
     }
     return model;
 }
+
+bool model_draft_is_known(const char *name_and_quant)
+{
+    const json_t *all = drafts(NULL);
+    size_t length = strcspn(name_and_quant, ":");
+
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const char *name = text_of(json_array_get(all, i), "name");
+
+        if (strlen(name) == length && strncasecmp(name, name_and_quant, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+void model_draft_names(const char *target, char *text, size_t size)
+{
+    const json_t *all = drafts(NULL);
+    const char *names[DRAFTS_MAX];
+    size_t count = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < json_array_size(all) && count < DRAFTS_MAX; i++)
+        if (strcasecmp(text_of(json_array_get(all, i), "target"), target) == 0)
+            names[count++] = text_of(json_array_get(all, i), "name");
+    if (count > 0)
+        word_list_text(names, count, text, size);
+}
+
+/* ---- the target's own block ---- */
+
+/* "blk.64.attn_q.weight" as a tensor of block 0. */
+static int copy_block_tensor(struct model *model, const struct model_tensor *tensor,
+                             struct error *err)
+{
+    const char *base = strchr(tensor->name, '.');
+    char name[160];
+
+    base = base != NULL ? strchr(base + 1, '.') : NULL;
+    snprintf(name, sizeof name, "blk.0%s", base != NULL ? base : "");
+    return model_add_tensor(model, name, tensor->type, tensor->ne, err);
+}
+
+static int copy_nextn(struct model *model, const struct model *target, struct error *err)
+{
+    const struct model_layer *block = &target->layers[target->n_layer];
+    const struct model_tensor *head = model_find_tensor(target, -1, TENSOR_ROLE_OUTPUT);
+
+    if (head == NULL)
+        head = model_find_tensor(target, -1, TENSOR_ROLE_TOKEN_EMBD);
+    if (model_set_layers(model, 1, 0, err) != 0)
+        return -1;
+    model->layers[0] = *block;
+    model->layers[0].is_nextn = false;
+    if (head != NULL && model_add_tensor(model, "output.weight", head->type, head->ne, err) != 0)
+        return -1;
+    for (uint32_t i = 0; i < block->tensor_count; i++)
+        if (copy_block_tensor(model, &target->tensors[block->tensor_first + i], err) != 0)
+            return -1;
+    return model_finish(model, err);
+}
+
+struct model *model_draft_from_nextn(const struct model *target, struct error *err)
+{
+    struct model *model;
+
+    if (target->n_layer_nextn == 0) {
+        error_set(err, ERROR_USAGE, "%.90s has no next-token-prediction block", target->name);
+        return NULL;
+    }
+    model = model_new(err);
+    if (model == NULL)
+        return NULL;
+    snprintf(model->name, sizeof model->name, "%s", target->name);
+    snprintf(model->quant, sizeof model->quant, "%s", target->quant);
+    snprintf(model->arch, sizeof model->arch, "%s", target->arch);
+    snprintf(model->source, sizeof model->source, "%s", target->source);
+    model->n_embd = target->n_embd;
+    model->n_vocab = target->n_vocab;
+    model->n_ctx_train = target->n_ctx_train;
+    if (copy_nextn(model, target, err) != 0) {
+        model_free(model);
+        return NULL;
+    }
+    return model;
+}

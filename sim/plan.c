@@ -46,11 +46,18 @@ const char *plan_schedule_name(enum plan_schedule schedule)
     return names[schedule];
 }
 
+const char *plan_all_reduce_name(enum plan_all_reduce all_reduce)
+{
+    static const char *const names[] = {"plain", "skipped", "chunked", "overlapped"};
+
+    return names[all_reduce];
+}
+
 /* ---- plans that cannot be ---- */
 
 /* Architectures whose tensor split llama.cpp refuses: src/llama-arch.cpp,
  * llm_arch_supports_sm_tensor. */
-static bool can_split_tensors(const char *arch)
+bool plan_can_split_tensors(const char *arch)
 {
     static const char *const refused[] = {
         "grok",           "mpt",           "plamo2",      "minicpm3", "gemma3n",     "mamba",
@@ -141,7 +148,7 @@ static int check_split(const struct plan *plan, const struct model *model, uint3
         return 0;
     if (plan->flash_attn == PLAN_OFF)
         return error_set(err, ERROR_USAGE, "-sm tensor needs flash attention; leave -fa 0 away");
-    if (!can_split_tensors(model->arch))
+    if (!plan_can_split_tensors(model->arch))
         return error_set(err, ERROR_USAGE,
                          "llama.cpp has no tensor split for architecture %s; use -sm layer",
                          model->arch);

@@ -126,9 +126,13 @@ uint64_t placement_tensor_bytes(const struct placement *placement,
 /** Whether a KV cache can be of this type. */
 bool plan_is_cache_type(enum tensor_type type);
 
+/** Whether llama.cpp splits tensors of an architecture ("qwen35"). */
+bool plan_can_split_tensors(const char *arch);
+
 /** Words for flags and listings. */
 const char *plan_split_name(enum plan_split split);
 const char *plan_kv_policy_name(enum plan_kv_policy policy);
 const char *plan_schedule_name(enum plan_schedule schedule);
+const char *plan_all_reduce_name(enum plan_all_reduce all_reduce);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/feasibility.h"
 #include "sim/model_draft.h"
 #include "sim/speculation.h"
 
@@ -33,11 +34,8 @@ static enum row_metric metric_of(const struct trace_row *row)
     static const struct {
         const char *name;
         enum row_metric metric;
-    } metrics[] = {{"pp", ROW_PP},
-                   {"tg", ROW_TG},
-                   {"prefill_ms", ROW_PREFILL_MS},
-                   {"vram_mib", ROW_VRAM},
-                   {"fits", ROW_FITS}};
+    } metrics[] = {{"pp", ROW_PP},         {"tg", ROW_TG},     {"prefill_ms", ROW_PREFILL_MS},
+                   {"vram_mib", ROW_VRAM}, {"fits", ROW_FITS}, {"status", ROW_STATUS}};
 
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
         if (strcmp(metrics[i].name, row->metric) == 0)
@@ -110,10 +108,6 @@ static int read_cache(const struct trace_row *row, struct plan *plan, char *reas
     return 0;
 }
 
-/* Acceptance of a drafted token where none is stated: what the first row of s002-h3 with
- * drafting yields. */
-static const double usual_acceptance_ratio = 0.70;
-
 /* "DFlash2 sidecar": the drafter of that kind for the row's model. */
 static int read_draft(const char *json, struct row_case *c)
 {
@@ -185,6 +179,9 @@ static int read_plan(const struct trace_row *row, struct row_case *c, char *reas
     *plan = plan_default();
     plan->schedule = strncmp(row->engine, "llama.cpp-fork", 14) == 0 ? PLAN_SCHEDULE_LLAMA_CPP_FORK
                                                                      : PLAN_SCHEDULE_LLAMA_CPP;
+    /* Where the fork branched off, it still had the rules of llama.cpp. */
+    if (c->metric == ROW_STATUS && strstr(row->engine, " base ") != NULL)
+        plan->schedule = PLAN_SCHEDULE_LLAMA_CPP;
     plan->split = splits[row->split_mode];
     read_split(plan->tensor_split, &plan->tensor_split_count, &row->tensor_split);
     read_split(plan->attn_split, &plan->attn_split_count, &row->attn_split);
@@ -255,6 +252,18 @@ int row_case_read(const struct trace_row *row, struct row_case *c, char *reason,
     return 0;
 }
 
+int row_case_read_status(const struct trace_row *row, double *status)
+{
+    const char *text = row->value.text;
+
+    if (row->value.kind != TRACE_VALUE_TEXT)
+        return 1;
+    *status = strcmp(text, "wrong") == 0 ? 1 : 2;
+    if (strncmp(text, "abort", 5) == 0)
+        *status = 0;
+    return *status < 2 || strcmp(text, "fixed") == 0 || strcmp(text, "worked") == 0 ? 0 : 1;
+}
+
 struct machine *row_case_machine(const struct row_case *c, struct error *err)
 {
     char specs[TRACE_DEVICE_LIMIT][96];
@@ -280,7 +289,8 @@ static int predict_drafted(const struct row_case *c, struct timing *timing,
                            struct row_value *value, struct error *err)
 {
     struct plan plan = plan_default();
-    struct speculation speculation = {.n_max = c->draft_max, .acceptance = usual_acceptance_ratio};
+    struct speculation speculation = {.n_max = c->draft_max,
+                                      .acceptance = SPECULATION_USUAL_ACCEPTANCE};
     struct model *model = NULL;
     struct placement *draft = NULL;
     int status = -1;
@@ -339,12 +349,28 @@ static int predict_memory(const struct row_case *c, const struct machine *machin
     return 0;
 }
 
+/* What an engine refuses, it does not run either. */
+static void predict_status(const struct row_case *c, const struct model *model,
+                           const struct machine *machine, struct row_value *value)
+{
+    enum feasibility_verdict verdict =
+        feasibility_verdict(feasibility_check(model, machine, &c->plan));
+
+    value->fits = true;
+    value->value = verdict == FEASIBILITY_WORKS ? 2 : verdict == FEASIBILITY_WRONG ? 1 : 0;
+}
+
 int row_case_predict(const struct row_case *c, const struct model *model,
                      const struct machine *machine, struct row_value *value, struct error *err)
 {
-    struct placement *placement = placement_new(model, machine, &c->plan, c->context_needed, err);
+    struct placement *placement;
     int status;
 
+    if (c->metric == ROW_STATUS) {
+        predict_status(c, model, machine, value);
+        return 0;
+    }
+    placement = placement_new(model, machine, &c->plan, c->context_needed, err);
     if (placement == NULL)
         return -1;
     memory_count(placement, &value->memory);

@@ -16,6 +16,7 @@ enum row_metric {
     ROW_PREFILL_MS, /* milliseconds for the prompt */
     ROW_VRAM,       /* MiB in use on one device */
     ROW_FITS,       /* whether the plan fits */
+    ROW_STATUS,     /* whether the engine runs it: 0 aborts, 1 wrong output, 2 works */
     ROW_OTHER,      /* not predicted */
 };
 
@@ -46,11 +47,19 @@ struct row_case {
 int row_case_read(const struct trace_row *row, struct row_case *c, char *reason,
                   size_t reason_size);
 
+/**
+ * What a ROW_STATUS row says: "aborts (...)" and "aborted" are 0, "wrong" 1, "fixed" and
+ * "worked" 2.
+ *
+ * @return 0; 1 when it says something else
+ */
+int row_case_read_status(const struct trace_row *row, double *status);
+
 /** Opens the row's machine. @return a machine for machine_free(), or NULL with `err` set */
 struct machine *row_case_machine(const struct row_case *c, struct error *err);
 
 struct row_value {
-    double value; /* t/s, MiB, or 0 and 1 for ROW_FITS */
+    double value; /* t/s, MiB, 0 and 1 for ROW_FITS, or 0 to 2 for ROW_STATUS */
     struct memory_account memory;
     bool fits;
     struct prediction prediction; /* ROW_PP and ROW_TG */

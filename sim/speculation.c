@@ -33,12 +33,13 @@ static int step_s(struct timing *timing, struct program_step step, struct progra
     return status;
 }
 
-/* What the drafter does in a round: propose a block, then take the verified rows in. */
+/* What the drafter does in a round: propose, then take the verified rows in. */
 static int draft_s(const struct speculation *speculation, uint32_t used, double *time_s,
                    struct error *err)
 {
-    struct program_step propose = {
-        .tokens = speculation->n_max + 1, .outputs = speculation->n_max + 1, .sync = true};
+    bool block = speculation->kind == SPECULATION_BLOCK;
+    uint32_t proposed = block ? speculation->n_max + 1 : 1;
+    struct program_step propose = {.tokens = proposed, .outputs = proposed, .sync = true};
     struct program_step take_in = {.tokens = speculation->n_max + 1, .sync = true};
     struct program_cells cells;
     struct timing *timing;
@@ -54,7 +55,7 @@ static int draft_s(const struct speculation *speculation, uint32_t used, double 
         step_s(timing, take_in, cells, &take_in_s, err) == 0)
         status = 0;
     timing_free(timing);
-    *time_s = propose_s + take_in_s;
+    *time_s = (block ? 1 : speculation->n_max) * propose_s + take_in_s;
     return status;
 }
 
@@ -64,11 +65,12 @@ int speculation_predict(struct timing *timing, const struct placement *placement
                         struct error *err)
 {
     double per_round = speculation_tokens_per_round(speculation->acceptance, speculation->n_max);
-    struct program_step verify = {.tokens = speculation->n_max + 1,
-                                  .outputs = speculation->n_max + 1,
-                                  .snapshots = speculation->n_max,
-                                  .sample = options.tool != PREDICT_LLAMA_BENCH,
-                                  .sync = true};
+    struct program_step verify = {
+        .tokens = speculation->n_max + 1,
+        .outputs = speculation->n_max + 1,
+        .snapshots = speculation->kind != SPECULATION_MODEL ? speculation->n_max : 0,
+        .sample = options.tool != PREDICT_LLAMA_BENCH,
+        .sync = true};
 
     const struct timing_busy nothing = {.elapsed_s = 0};
     struct timing_busy total = nothing, busy; /* of the target's steps; two were run */

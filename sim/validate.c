@@ -144,7 +144,7 @@ static void skip(struct validate_row *out, const char *reason)
 
 static void set_error(struct validate_row *out)
 {
-    if (out->metric == ROW_FITS)
+    if (out->metric == ROW_FITS || out->metric == ROW_STATUS)
         out->error_pct = out->predicted == out->measured ? 0 : 100;
     else
         out->error_pct = (out->predicted - out->measured) / out->measured * 100;
@@ -195,12 +195,15 @@ static void read_row(const struct trace_row *row, struct validate_row *out, stru
     *out = (struct validate_row){.row = row, .status = VALIDATE_COUNTED, .fits = true};
     if (row_case_read(row, c, reason, sizeof reason) != 0)
         skip(out, reason);
-    else if (row->value.kind == TRACE_VALUE_TEXT)
+    else if (c->metric == ROW_STATUS && row_case_read_status(row, &out->measured) != 0)
+        skip(out, "its value is no status of a plan");
+    else if (c->metric != ROW_STATUS && row->value.kind == TRACE_VALUE_TEXT)
         skip(out, "its value is text");
-    else if (c->metric != ROW_FITS && !(row->value.number > 0))
+    else if (c->metric != ROW_FITS && c->metric != ROW_STATUS && !(row->value.number > 0))
         skip(out, "its value is not above 0");
     out->metric = c->metric;
-    out->measured = row->value.number;
+    if (c->metric != ROW_STATUS)
+        out->measured = row->value.number;
     if (row->derived)
         out->status = VALIDATE_DERIVED;
 }
@@ -283,7 +286,7 @@ static int compute_all(struct validation *validation, struct error *err)
         char table[48];
 
         if (row->status != VALIDATE_SKIPPED && row->status != VALIDATE_DERIVED) {
-            bool measured = row->metric == ROW_FITS;
+            bool measured = row->metric == ROW_FITS || row->metric == ROW_STATUS;
 
             validation->verdicts++;
             validation->wrong_verdicts += measured ? row->predicted != row->measured : !row->fits;

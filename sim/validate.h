@@ -17,7 +17,7 @@ struct validate_row {
     enum validate_status status;
     enum row_metric metric;
     char reason[400];
-    double measured, predicted; /* t/s, MiB, or 0 and 1 for a verdict */
+    double measured, predicted; /* t/s, MiB, or a verdict as row_case_predict() has it */
     double error_pct; /* (predicted - measured) / measured; verdicts: 0, or 100 when wrong */
     bool fits;        /* the account's verdict, for rows of every metric */
 };
@@ -37,7 +37,7 @@ struct validation {
     size_t table_count;
     struct validate_figures total;   /* speed */
     struct validate_figures memory;  /* vram rows */
-    size_t verdicts, wrong_verdicts; /* fits rows, and measured rows that are said not to fit */
+    size_t verdicts, wrong_verdicts; /* fits and status rows, and others that are said not to fit */
 };
 
 /**
