@@ -17,7 +17,7 @@ struct validate_row {
     enum validate_status status;
     enum row_metric metric;
     char reason[400];
-    double measured, predicted; /* t/s, MiB, or 0 and 1 for a verdict */
+    double measured, predicted; /* in the unit of the metric; 0 and 1 for a verdict */
     double error_pct; /* (predicted - measured) / measured; verdicts: 0, or 100 when wrong */
     bool fits;        /* the account's verdict, for rows of every metric */
 };
@@ -33,10 +33,11 @@ struct validate_figures {
 struct validation {
     struct validate_row *rows;
     size_t row_count;
-    struct validate_figures *tables; /* speed: pp and tg, in order of appearance */
+    struct validate_figures *tables; /* rates and times, in order of appearance */
     size_t table_count;
-    struct validate_figures total;   /* speed */
-    struct validate_figures memory;  /* vram rows */
+    struct validate_figures total;   /* rates and times */
+    struct validate_figures memory;  /* sizes */
+    struct validate_figures counts;  /* graph splits, payloads */
     size_t verdicts, wrong_verdicts; /* fits rows, and measured rows that are said not to fit */
 };
 
