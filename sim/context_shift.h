@@ -11,11 +11,11 @@
  *
  * The rotation covers the used cells, padded to 256, or the whole allocated cache; the
  * latter is what llama.cpp does, and what its fork did before a fix, and still does with
- * several caches. Sliding-window layers count like the others: an engine refuses to shift
- * unless their cache is as long as that of the rest.
+ * several caches. Sliding-window layers count like the others, as if their cache were as
+ * long as that of the rest. That is inferred: docs/time-model.md, "Windows and steps".
  *
- * Sources: src/llama-kv-cache.cpp (build_graph_shift, update), src/llama-kv-cache-iswa.cpp
- * (get_can_shift), src/llama-context.cpp (memory_update) of llama.cpp. */
+ * Source of what is rotated: src/llama-kv-cache.cpp of llama.cpp, build_graph_shift. The
+ * other terms are a model, and reserve_s is fitted. */
 #ifndef SIM_CONTEXT_SHIFT_H
 #define SIM_CONTEXT_SHIFT_H
 
