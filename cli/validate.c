@@ -169,7 +169,9 @@ static void print_text(const struct validation *validation, const struct options
             print_figures(&validation->tables[i], validation->tables[i].id);
     print_figures(&validation->total, "total");
     if (validation->memory.n > 0)
-        print_figures(&validation->memory, "memory (MiB)");
+        print_figures(&validation->memory, "memory");
+    if (validation->counts.n > 0)
+        print_figures(&validation->counts, "counts");
     printf("\nFits or not, runs or not: %zu of %zu rows right.\n",
            validation->verdicts - validation->wrong_verdicts, validation->verdicts);
     print_fitted(validation);
@@ -226,6 +228,7 @@ static int print_json(const struct validation *validation)
     json_object_set_new(root, "tables", tables);
     json_object_set_new(root, "total", figures_json(&validation->total));
     json_object_set_new(root, "memory", figures_json(&validation->memory));
+    json_object_set_new(root, "counts", figures_json(&validation->counts));
     json_object_set_new(root, "verdicts",
                         json_pack("{s:I, s:I}", "n", (json_int_t)validation->verdicts, "wrong",
                                   (json_int_t)validation->wrong_verdicts));

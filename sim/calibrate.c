@@ -86,8 +86,7 @@ static int open_row(struct fit *fit, size_t index, struct error *err)
     if (row_case_read(row, &fitted->c, reason, sizeof reason) != 0)
         return error_set(err, ERROR_USAGE, "row %s cannot be predicted: %s", id, reason);
     if (!row_metric_is_speed(fitted->c.metric))
-        return error_set(err, ERROR_USAGE,
-                         "row %s is no speed; pp, tg and prefill_ms rows can be fitted", id);
+        return error_set(err, ERROR_USAGE, "row %s is no speed; rates and times can be fitted", id);
     if (row->value.kind != TRACE_VALUE_NUMBER || !(row->value.number > 0))
         return error_set(err, ERROR_USAGE, "row %s has no value above 0 to fit to", id);
     for (size_t i = 0; i < index; i++) {

@@ -85,6 +85,8 @@ struct machine_host {
     double sync_s;     /* host thread: noticing that a device has become idle */
     double split_s;    /* one more graph split with its staging (decode with a host cache) */
     double sample_s;   /* sampling on the host: one logit of one token */
+    double rope_s;     /* CPU, all threads: rotating one value of K */
+    double reserve_s;  /* planning the buffers of the worst case anew, after a context shift */
     double build_s;    /* building, splitting and allocating a graph that is not reused */
     double collective_issue_s; /* host thread: one collective call */
 };

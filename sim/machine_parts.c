@@ -22,6 +22,8 @@ static const struct machine_host host_defaults = {
     .split_s = 11.6e-6,
     .build_s = 1500e-6,
     .sample_s = 1.8e-9,
+    .rope_s = 0.4e-9,
+    .reserve_s = 10000e-6,
     .collective_issue_s = 8e-6,
 };
 static const double host_thread_gbs = 16; /* of one thread, where memory reaches it */

@@ -3,8 +3,9 @@
  *   lopside_machine   1, the version of the format
  *   name, about       for people; sources: where the figures come from, a list of strings
  *                     or an object of them
- *   host              {cpu, threads 8, memory_gbs, thread_gbs 16, thread_gflops 5.5, launch_us 3, copy_us 8,
- *                     sync_us 5, split_us 11.6, sample_ns 1.8, build_us 1500,
+ *   host              {cpu, threads 8, memory_gbs, thread_gbs 16, thread_gflops 5.5,
+ *                     launch_us 3, copy_us 8, sync_us 5, split_us 11.6, sample_ns 1.8,
+ *                     rope_ns 0.4, reserve_us 10000, build_us 1500,
  *                     collective_issue_us 8};
  *                     all but memory_gbs may be left out, and then are as shown here
  *   devices           [{name, gpu, family, compute_capability "8.9", memory_mib, other_mib (what

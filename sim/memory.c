@@ -52,14 +52,35 @@ static uint64_t recurrent_bytes(const struct placement *placement, uint32_t laye
                               : 0;
 }
 
-/* Live tensors of the feed-forward part: the residual stream and its norm, gate, up and
- * their product, all f32. */
+/* Live tensors of the feed-forward part, all f32: the residual stream, its norm and the
+ * result; gate, up and their product. Of experts gate and up are one tensor and live beside
+ * the result of each expert that a token uses. */
 static uint64_t feed_forward_stage(const struct model *model, const struct model_layer *l,
                                    uint64_t tokens)
 {
-    uint64_t width = max_u64(l->n_ff, (uint64_t)l->n_ff_exp * l->n_expert_used);
+    uint64_t dense = 3 * (uint64_t)l->n_ff + 3 * (uint64_t)model->n_embd;
+    uint64_t experts = l->n_expert_used * (2 * (uint64_t)l->n_ff_exp + model->n_embd) +
+                       2 * (uint64_t)model->n_embd;
 
-    return 4 * tokens * (3 * width + 2 * (uint64_t)model->n_embd);
+    return 4 * tokens * (l->n_expert > 0 ? max_u64(dense, experts) : dense);
+}
+
+/* What one copy of a graph's inputs takes on a device: masks of the layers that it has. */
+static uint64_t mask_bytes(const struct placement *placement, uint32_t d, uint64_t tokens)
+{
+    uint64_t sliding = 0, base = 0;
+
+    for (uint32_t layer = 0; layer < placement->model->n_layer; layer++) {
+        const struct model_layer *l = &placement->model->layers[layer];
+
+        if (!placement_has_layer(placement, layer, d) || !model_layer_has_kv(l))
+            continue;
+        if (l->window > 0)
+            sliding = layer_cells(placement, layer);
+        else
+            base = placement->n_ctx;
+    }
+    return 2 * tokens * (base + sliding);
 }
 
 /* Query and gate, K and V, the result and the residual stream; then what follows the
@@ -70,7 +91,7 @@ static uint64_t attention_stage(const struct placement *placement, uint32_t laye
     const struct model *model = placement->model;
     const struct model_layer *l = &model->layers[layer];
     uint64_t q = (uint64_t)l->n_head * l->head_dim_k * (l->q_gated ? 2 : 1);
-    uint64_t cell = 2 * tokens;
+    uint64_t cell = placement->pipeline ? 0 : 2 * tokens;
 
     bool at_host = (placement->kv_resident[layer] >> d & 1) == 0;
 
@@ -85,14 +106,26 @@ static uint64_t attention_stage(const struct placement *placement, uint32_t laye
            cell * layer_cells(placement, layer);
 }
 
-static uint64_t compute_bytes(const struct placement *placement, uint32_t d)
+/* Logits, and the stream with its norm. The logits of a whole ubatch fit into no hole that
+ * the masks leave, so they lie behind them. */
+static uint64_t head_stage(const struct placement *placement, uint32_t d, uint64_t tokens)
+{
+    const struct model *model = placement->model;
+    uint64_t outputs = placement->plan.all_logits ? tokens : 1;
+
+    if (placement->output_rows[d] == 0)
+        return 0;
+    return 4 * outputs * (model->n_vocab + 2 * (uint64_t)model->n_embd) +
+           (placement->pipeline ? 0 : mask_bytes(placement, d, tokens));
+}
+
+/* The largest stage; beside it the inputs, four copies of each, where the graph is pipelined. */
+static uint64_t buffer_bytes(const struct placement *placement, uint32_t d)
 {
     const struct model *model = placement->model;
     uint64_t tokens =
         placement->plan.n_ubatch < placement->n_ctx ? placement->plan.n_ubatch : placement->n_ctx;
-    uint64_t outputs = placement->plan.all_logits ? tokens : 1;
-    uint64_t largest = 0;
-    bool tensor_split = placement->plan.split == PLAN_SPLIT_TENSOR && placement->device_count > 1;
+    uint64_t largest = head_stage(placement, d, tokens);
 
     for (uint32_t layer = 0; layer < model->n_layer; layer++) {
         const struct model_layer *l = &model->layers[layer];
@@ -104,33 +137,12 @@ static uint64_t compute_bytes(const struct placement *placement, uint32_t d)
             largest = max_u64(largest, attention_stage(placement, layer, d, tokens));
     }
     /* Under a tensor split every device's buffer has the size of the unsplit graph. */
-    if (placement->output_rows[d] > 0)
-        largest = max_u64(largest, 4 * outputs * (model->n_vocab + 2 * (uint64_t)model->n_embd));
-    if (tensor_split)
+    if (placement->plan.split == PLAN_SPLIT_TENSOR && placement->device_count > 1)
         for (uint32_t reach = 1; reach < placement->device_count; reach *= 2)
             largest += 4 * tokens * model->n_embd;
+    if (placement->pipeline)
+        largest += 4 * (mask_bytes(placement, d, tokens) + 4 * tokens * model->n_embd);
     return largest;
-}
-
-/* Four copies of the inputs: three more than the compute buffer has. */
-static uint64_t pipeline_bytes(const struct placement *placement, uint32_t d)
-{
-    uint64_t tokens = placement->plan.n_ubatch;
-    uint64_t sliding = 0, base = 0;
-
-    if (!placement->pipeline)
-        return 0;
-    for (uint32_t layer = 0; layer < placement->model->n_layer; layer++) {
-        const struct model_layer *l = &placement->model->layers[layer];
-
-        if (!placement_has_layer(placement, layer, d) || !model_layer_has_kv(l))
-            continue;
-        if (l->window > 0)
-            sliding = layer_cells(placement, layer);
-        else
-            base = placement->n_ctx;
-    }
-    return 3 * (2 * tokens * (base + sliding) + 4 * tokens * placement->model->n_embd);
 }
 
 /* The pool beside the compute buffer: activations of the widest product, quantised. */
@@ -172,8 +184,8 @@ static void count_device(const struct placement *placement, uint32_t d,
         if (placement->recurrent_on_device && placement_has_layer(placement, layer, d))
             device->recurrent += recurrent_bytes(placement, layer, d);
     }
-    device->compute = compute_bytes(placement, d) + pipeline_bytes(placement, d) +
-                      pool_bytes(placement, d) + stage_bytes(placement, d);
+    device->buffer = buffer_bytes(placement, d);
+    device->compute = device->buffer + pool_bytes(placement, d) + stage_bytes(placement, d);
     device->overhead = machine->context_bytes + hardware->other_bytes;
     if (placement->plan.split == PLAN_SPLIT_TENSOR && placement->device_count > 1)
         device->overhead += machine->collective_bytes;

@@ -9,7 +9,8 @@ struct memory_device {
     uint64_t weights;   /* slices and mirrored tensors */
     uint64_t kv;        /* resident part of the attention cache */
     uint64_t recurrent; /* recurrent state */
-    uint64_t compute;   /* activations, masks, window copies, logits; reductions */
+    uint64_t compute;   /* the compute buffer, the pool and places for cast rows */
+    uint64_t buffer;    /* the compute buffer alone, as the engine prints it; part of compute */
     uint64_t overhead;  /* driver context, libraries, what others use */
     uint64_t total, available;
 };

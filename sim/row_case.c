@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/context_shift.h"
 #include "sim/feasibility.h"
 #include "sim/model_draft.h"
+#include "sim/row_size.h"
 #include "sim/speculation.h"
 
 static int refuse(char *reason, size_t size, const char *format, ...)
@@ -24,29 +26,10 @@ static int refuse(char *reason, size_t size, const char *format, ...)
 
 /* ---- reading ---- */
 
-bool row_metric_is_speed(enum row_metric metric)
-{
-    return metric == ROW_PP || metric == ROW_TG || metric == ROW_PREFILL_MS;
-}
-
-static enum row_metric metric_of(const struct trace_row *row)
-{
-    static const struct {
-        const char *name;
-        enum row_metric metric;
-    } metrics[] = {{"pp", ROW_PP},         {"tg", ROW_TG},     {"prefill_ms", ROW_PREFILL_MS},
-                   {"vram_mib", ROW_VRAM}, {"fits", ROW_FITS}, {"status", ROW_STATUS}};
-
-    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
-        if (strcmp(metrics[i].name, row->metric) == 0)
-            return metrics[i].metric;
-    return ROW_OTHER;
-}
-
 static int read_what(const struct trace_row *row, struct row_case *c, char *reason, size_t size)
 {
     if (c->metric == ROW_OTHER)
-        return refuse(reason, size, "metric %s is not predicted", row->metric);
+        return refuse(reason, size, "metric %s: %s", row->metric, row_metric_why_not(row->metric));
     if (row->model[0] == '\0')
         return refuse(reason, size, "no model stated");
     if (row->machine[0] == '\0' && row->gpu_count == 0)
@@ -145,6 +128,12 @@ static int read_other_key(const char *key, const char *json, struct row_case *c)
             return 0;
         }
     }
+    if (strcmp(key, "split_mode") == 0 && strcmp(json, "\"tensor minus layer\"") == 0) {
+        c->minus = ROW_MINUS_LAYER_SPLIT;
+        return 0;
+    }
+    if (strcmp(key, "n_outputs_max") == 0)
+        return 0; /* read_workload() knows which tools keep all logits */
     if (strcmp(key, "graph_pipeline_parallel") == 0) {
         plan->pipeline = strcmp(json, "true") == 0 ? PLAN_ON : PLAN_OFF;
         return 0;
@@ -188,7 +177,9 @@ static int read_plan(const struct trace_row *row, struct row_case *c, char *reas
     plan->n_ctx = number_or(row, TRACE_FIELD_N_CTX, row->n_ctx, 0);
     plan->n_batch = number_or(row, TRACE_FIELD_N_BATCH, row->n_batch, plan->n_batch);
     plan->n_ubatch = number_or(row, TRACE_FIELD_N_UBATCH, row->n_ubatch, plan->n_ubatch);
-    if (strcmp(row->output_head, "") != 0)
+    if (strcmp(row->output_head, "mirrored minus split") == 0)
+        c->minus = ROW_MINUS_SPLIT_HEAD;
+    else if (strcmp(row->output_head, "") != 0)
         plan->output_mirrored = strcmp(row->output_head, "mirrored") == 0 ? PLAN_ON : PLAN_OFF;
     for (size_t i = 0; i < row->other_plan_key_count; i++)
         if (read_other_key(row->other_plan_keys[i].key, row->other_plan_keys[i].json, c) != 0)
@@ -200,6 +191,15 @@ static int read_plan(const struct trace_row *row, struct row_case *c, char *reas
     return read_cache(row, plan, reason, size);
 }
 
+/* A workload key that only some rows have; 0 without it. */
+static uint32_t workload_number(const struct trace_row *row, const char *key)
+{
+    for (size_t i = 0; i < row->other_workload_key_count; i++)
+        if (strcmp(row->other_workload_keys[i].key, key) == 0)
+            return (uint32_t)strtoul(row->other_workload_keys[i].json, NULL, 10);
+    return 0;
+}
+
 /* Decode starts at the depth in llama-bench, behind the prompt everywhere else. */
 static int read_workload(const struct trace_row *row, struct row_case *c, char *reason, size_t size)
 {
@@ -208,22 +208,26 @@ static int read_workload(const struct trace_row *row, struct row_case *c, char *
     uint32_t gen = number_or(row, TRACE_FIELD_N_GEN, row->n_gen, 0);
     uint32_t depth = number_or(row, TRACE_FIELD_N_DEPTH, row->n_depth, 0);
 
-    if ((c->metric == ROW_PP || c->metric == ROW_PREFILL_MS) && prompt == 0)
+    if ((c->metric == ROW_PP || c->metric == ROW_PREFILL_MS || c->metric == ROW_ALL_REDUCE_MS) &&
+        prompt == 0)
         return refuse(reason, size, "no prompt length stated");
-    if (c->metric == ROW_TG && gen == 0)
+    c->live_cells = workload_number(row, "live_cells");
+    if (c->metric == ROW_SHIFT_MS && c->live_cells == 0)
+        return refuse(reason, size, "no number of live cells stated");
+    if (row_metric_is_generation(c->metric) && gen == 0)
         gen = 128;
+    if (c->live_cells > 0)
+        depth = c->live_cells;
     c->tool = bench ? PREDICT_LLAMA_BENCH : PREDICT_LLAMA_COMPLETION;
     c->n_prompt = prompt;
     c->n_gen = gen;
-    c->n_depth = c->metric == ROW_TG && !bench ? depth + prompt : depth;
+    c->n_depth = row_metric_is_generation(c->metric) && !bench ? depth + prompt : depth;
     c->plan.n_slots = number_or(row, TRACE_FIELD_N_SLOTS, row->n_slots, 1);
     c->plan.kv_unified = row->kv_unified != TRACE_NO;
     for (size_t i = 0; i < row->other_workload_key_count; i++)
         if (strcmp(row->other_workload_keys[i].key, "prompt_shared") == 0)
             c->shared_prompt = strcmp(row->other_workload_keys[i].json, "true") == 0;
-    for (size_t i = 0; i < row->other_workload_key_count; i++)
-        if (strcmp(row->other_workload_keys[i].key, "spec_n_max") == 0)
-            c->draft_max = (uint32_t)strtoul(row->other_workload_keys[i].json, NULL, 10);
+    c->draft_max = workload_number(row, "spec_n_max");
     c->context_needed = bench              ? depth + (prompt > gen ? prompt : gen)
                         : c->shared_prompt ? depth + prompt + c->plan.n_slots * gen
                                            : c->plan.n_slots * (depth + prompt + gen);
@@ -235,12 +239,14 @@ static int read_workload(const struct trace_row *row, struct row_case *c, char *
     c->plan.all_logits = strcmp(row->tool, "llama-server") != 0 &&
                          (!bench || c->plan.schedule == PLAN_SCHEDULE_LLAMA_CPP ||
                           strstr(row->engine, "before fix") != NULL);
+    c->shift_whole_cache =
+        c->plan.schedule == PLAN_SCHEDULE_LLAMA_CPP || strstr(row->engine, "before fix") != NULL;
     return 0;
 }
 
 int row_case_read(const struct trace_row *row, struct row_case *c, char *reason, size_t reason_size)
 {
-    *c = (struct row_case){.row = row, .metric = metric_of(row), .device = -1};
+    *c = (struct row_case){.row = row, .metric = row_metric_find(row->metric), .device = -1};
     if (read_what(row, c, reason, reason_size) != 0 || read_machine(row, c) != 0 ||
         read_plan(row, c, reason, reason_size) != 0 ||
         read_workload(row, c, reason, reason_size) != 0)
@@ -310,6 +316,36 @@ static int predict_drafted(const struct row_case *c, struct timing *timing,
     return status;
 }
 
+/* Parts of a layer that end in an all-reduce, for a prompt in full batches. */
+static double boundaries(const struct row_case *c, const struct model *model)
+{
+    double parts = 0;
+
+    for (uint32_t layer = 0; layer < model->n_layer; layer++)
+        parts += 2 + (model->layers[layer].n_ff > 0 && model->layers[layer].n_expert > 0);
+    return parts * c->n_prompt / c->plan.n_batch;
+}
+
+/* In the unit of the metric. Of times of a step: it yields a token of each slot. */
+static double metric_value(const struct row_case *c, const struct prediction *prediction,
+                           const struct model *model)
+{
+    double ms = prediction->time_s * 1e3;
+
+    switch (c->metric) {
+    case ROW_PREFILL_MS:
+        return ms;
+    case ROW_ALL_REDUCE_MS:
+        return ms / boundaries(c, model);
+    case ROW_TOKEN_MS:
+        return ms / prediction->tokens;
+    case ROW_DELIVERY_MS:
+        return ms / c->n_gen;
+    default:
+        return prediction->tokens_per_s;
+    }
+}
+
 static int predict_speed(const struct row_case *c, const struct placement *placement,
                          struct row_value *value, struct error *err)
 {
@@ -319,7 +355,14 @@ static int predict_speed(const struct row_case *c, const struct placement *place
 
     if (timing == NULL)
         return -1;
-    if (c->metric != ROW_TG)
+    if (c->metric == ROW_SHIFT_MS) {
+        status = context_shift_cost(timing, placement, c->live_cells, c->shift_whole_cache,
+                                    &value->value, err);
+        value->value *= 1e3;
+        timing_free(timing);
+        return status;
+    }
+    if (!row_metric_is_generation(c->metric))
         status = predict_prompt(timing, placement, c->n_depth, c->n_prompt, options,
                                 &value->prediction, err);
     else if (c->draft_max > 0 && c->draft_name[0] != '\0')
@@ -327,10 +370,48 @@ static int predict_speed(const struct row_case *c, const struct placement *place
     else
         status = predict_generation(timing, placement, c->n_depth, c->n_gen, options,
                                     &value->prediction, err);
-    value->value = c->metric == ROW_PREFILL_MS ? value->prediction.time_s * 1e3
-                                               : value->prediction.tokens_per_s;
+    value->value = metric_value(c, &value->prediction, placement->model);
     timing_free(timing);
     return status;
+}
+
+static int predict_plan(const struct row_case *c, const struct model *model,
+                        const struct machine *machine, const struct plan *plan, double *ms,
+                        struct error *err)
+{
+    struct placement *placement = placement_new(model, machine, plan, c->context_needed, err);
+    struct row_value value = {0};
+    int status;
+
+    if (placement == NULL)
+        return -1;
+    status = predict_speed(c, placement, &value, err);
+    placement_free(placement);
+    *ms = value.value;
+    return status;
+}
+
+/* A cache on the host against one on the device, or all-reduces against none. */
+static int predict_difference(const struct row_case *c, const struct model *model,
+                              const struct machine *machine, double *value, struct error *err)
+{
+    struct plan more = c->plan, less = c->plan;
+    double more_ms, less_ms;
+
+    if (c->metric == ROW_DELIVERY_MS) {
+        more.kv_on_host = true;
+        more.kv_pinned = c->row->kv_pinned == TRACE_YES;
+        less.kv_on_host = less.kv_pinned = false;
+    } else {
+        if (c->plan.split != PLAN_SPLIT_TENSOR)
+            return error_set(err, ERROR_USAGE, "the plan has no all-reduce");
+        less.all_reduce = PLAN_ALL_REDUCE_SKIPPED;
+    }
+    if (predict_plan(c, model, machine, &more, &more_ms, err) != 0 ||
+        predict_plan(c, model, machine, &less, &less_ms, err) != 0)
+        return -1;
+    *value = more_ms - less_ms;
+    return 0;
 }
 
 static int predict_memory(const struct row_case *c, const struct machine *machine,
@@ -375,10 +456,14 @@ int row_case_predict(const struct row_case *c, const struct model *model,
         return -1;
     memory_count(placement, &value->memory);
     value->fits = value->memory.fits;
-    if (row_metric_is_speed(c->metric))
+    if (c->metric == ROW_DELIVERY_MS || c->metric == ROW_ALL_REDUCE_MS)
+        status = predict_difference(c, model, machine, &value->value, err);
+    else if (row_metric_is_speed(c->metric))
         status = predict_speed(c, placement, value, err);
-    else
+    else if (c->metric == ROW_VRAM || c->metric == ROW_FITS)
         status = predict_memory(c, machine, value, err);
+    else
+        status = row_size_predict(c, model, machine, &value->value, err);
     placement_free(placement);
     return status;
 }
@@ -437,9 +522,12 @@ int row_case_key(const struct row_case *c, const struct model *model, const stru
            c->plan.all_reduce, c->plan.backend_sampling, c->plan.output_mirrored);
     append(&out, "%d|%d|%u|%u|%d|%d|%u|%u|%u|", c->plan.type_k, c->plan.type_v, c->plan.n_batch,
            c->plan.n_ubatch, placement->recurrent_on_device, c->plan.kv_pinned,
-           c->metric == ROW_TG ? 0 : c->n_prompt, c->metric == ROW_TG ? c->n_gen : 0, c->n_depth);
-    if (c->metric == ROW_VRAM || c->metric == ROW_FITS)
-        append(&out, "%u|", placement->n_ctx);
+           row_metric_is_generation(c->metric) ? 0 : c->n_prompt,
+           row_metric_is_generation(c->metric) ? c->n_gen : 0, c->n_depth);
+    if (!row_metric_is_speed(c->metric) || c->metric == ROW_SHIFT_MS)
+        append(&out, "%u|%d|%d|", placement->n_ctx, c->minus, c->plan.all_logits);
+    if (c->metric == ROW_SHIFT_MS)
+        append(&out, "%u|%d|", c->live_cells, c->shift_whole_cache);
     append_placement(&out, placement);
     placement_free(placement);
     return out.is_cut

@@ -5,23 +5,18 @@
 
 #include "sim/memory.h"
 #include "sim/predict.h"
+#include "sim/row_metric.h"
 #include "sim/trace.h"
 
 /* The mix of a row that states none. */
 #define ROW_CASE_USUAL_QUANT "Q4_K_M"
 
-enum row_metric {
-    ROW_PP,         /* prompt tokens per second */
-    ROW_TG,         /* generated tokens per second */
-    ROW_PREFILL_MS, /* milliseconds for the prompt */
-    ROW_VRAM,       /* MiB in use on one device */
-    ROW_FITS,       /* whether the plan fits */
-    ROW_STATUS,     /* whether the engine runs it: 0 aborts, 1 wrong output, 2 works */
-    ROW_OTHER,      /* not predicted */
+/* The other plan of a row that states a difference. */
+enum row_minus {
+    ROW_MINUS_NOTHING,
+    ROW_MINUS_LAYER_SPLIT, /* a tensor split less a layer split */
+    ROW_MINUS_SPLIT_HEAD,  /* a mirrored head less one that is cut */
 };
-
-/** Whether a metric says how fast something is. */
-bool row_metric_is_speed(enum row_metric metric);
 
 struct row_case {
     const struct trace_row *row; /* borrowed */
@@ -37,6 +32,9 @@ struct row_case {
     char draft_name[96]; /* of a drafter in the catalogue; "" without one */
     uint32_t draft_max;  /* tokens drafted a round; 0: no drafting */
     int device;          /* ROW_VRAM: device of the machine */
+    enum row_minus minus;
+    uint32_t live_cells;    /* cells of the cache that hold a token when a shift comes */
+    bool shift_whole_cache; /* a shift covers the allocated cache */
 };
 
 /**
@@ -59,10 +57,10 @@ int row_case_read_status(const struct trace_row *row, double *status);
 struct machine *row_case_machine(const struct row_case *c, struct error *err);
 
 struct row_value {
-    double value; /* t/s, MiB, 0 and 1 for ROW_FITS, or 0 to 2 for ROW_STATUS */
+    double value; /* in the unit of the metric; 0 and 1 for ROW_FITS, 0 to 2 for ROW_STATUS */
     struct memory_account memory;
     bool fits;
-    struct prediction prediction; /* ROW_PP and ROW_TG */
+    struct prediction prediction; /* of rates, and of times of one plan */
 };
 
 /**

@@ -52,7 +52,7 @@ struct field {
  * marked "scoreboard" are those of the other form. */
 static const struct field fields[] = {
     {TRACE_FIELD_SOURCE, SECTION_ROW, "source", KIND_TEXT, AT(source), false, 0},
-    {TRACE_FIELD_MACHINE, SECTION_ROW, "machine", KIND_MACHINE, AT(machine), false, 0},
+    {TRACE_FIELD_MACHINE, SECTION_ROW, "machine", KIND_MACHINE, AT(machine), true, 0},
     {TRACE_FIELD_CLOCKS, SECTION_ROW, "clocks", KIND_CLOCKS, AT(clocks), true, 0},
     {TRACE_FIELD_ENGINE, SECTION_ROW, "engine", KIND_TEXT, AT(engine), false, 0},
     {TRACE_FIELD_BUILD, SECTION_ROW, "build", KIND_TEXT, AT(build), false, 0},

@@ -233,13 +233,20 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool is_speed(const struct validate_row *row)
+/* Which rows a line of figures is about. */
+enum pool { POOL_SPEED, POOL_MEMORY, POOL_COUNTS };
+
+static bool is_in(const struct validate_row *row, enum pool pool)
 {
-    return row_metric_is_speed(row->metric);
+    enum row_metric_kind kind = row_metric_kind(row->metric);
+
+    return pool == POOL_SPEED    ? row_metric_is_speed(row->metric)
+           : pool == POOL_MEMORY ? kind == ROW_KIND_SIZE
+                                 : kind == ROW_KIND_COUNT;
 }
 
-/* `table` NULL takes rows of all tables; `vram` takes memory rows instead of speed. */
-static int compute(const struct validation *validation, const char *table, bool vram,
+/* `table` NULL takes rows of all tables. */
+static int compute(const struct validation *validation, const char *table, enum pool pool,
                    struct validate_figures *figures, struct error *err)
 {
     double *errors = malloc((validation->row_count + 1) * sizeof *errors);
@@ -255,7 +262,7 @@ static int compute(const struct validation *validation, const char *table, bool 
         validate_table_id(row->row->id, own, sizeof own);
         if (table != NULL && strcmp(own, table) != 0)
             continue;
-        if (vram ? row->metric != ROW_VRAM : !is_speed(row))
+        if (!is_in(row, pool))
             continue;
         if (row->status == VALIDATE_SKIPPED)
             figures->skipped++;
@@ -279,27 +286,36 @@ static bool has_table(const struct validation *validation, const char *table)
     return false;
 }
 
+/* Rows of a plan that ran, or of which it is said whether it did. A buffer's size can be that
+ * of a plan that failed. */
+static bool has_run(const struct validate_row *row)
+{
+    return row_metric_is_speed(row->metric) || row->metric == ROW_VRAM || row->metric == ROW_FITS ||
+           row->metric == ROW_STATUS;
+}
+
 static int compute_all(struct validation *validation, struct error *err)
 {
     for (size_t i = 0; i < validation->row_count; i++) {
         struct validate_row *row = &validation->rows[i];
         char table[48];
 
-        if (row->status != VALIDATE_SKIPPED && row->status != VALIDATE_DERIVED) {
+        if (row->status != VALIDATE_SKIPPED && row->status != VALIDATE_DERIVED && has_run(row)) {
             bool measured = row->metric == ROW_FITS || row->metric == ROW_STATUS;
 
             validation->verdicts++;
             validation->wrong_verdicts += measured ? row->predicted != row->measured : !row->fits;
         }
         validate_table_id(row->row->id, table, sizeof table);
-        if (!is_speed(row) || has_table(validation, table))
+        if (!is_in(row, POOL_SPEED) || has_table(validation, table))
             continue;
-        if (compute(validation, table, false, &validation->tables[validation->table_count++],
+        if (compute(validation, table, POOL_SPEED, &validation->tables[validation->table_count++],
                     err) != 0)
             return -1;
     }
-    return compute(validation, NULL, false, &validation->total, err) != 0 ||
-                   compute(validation, NULL, true, &validation->memory, err) != 0
+    return compute(validation, NULL, POOL_SPEED, &validation->total, err) != 0 ||
+                   compute(validation, NULL, POOL_MEMORY, &validation->memory, err) != 0 ||
+                   compute(validation, NULL, POOL_COUNTS, &validation->counts, err) != 0
                ? -1
                : 0;
 }

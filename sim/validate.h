@@ -17,7 +17,8 @@ struct validate_row {
     enum validate_status status;
     enum row_metric metric;
     char reason[400];
-    double measured, predicted; /* t/s, MiB, or a verdict as row_case_predict() has it */
+    double measured,
+        predicted;    /* in the unit of the metric, or a verdict as row_case_predict() has it */
     double error_pct; /* (predicted - measured) / measured; verdicts: 0, or 100 when wrong */
     bool fits;        /* the account's verdict, for rows of every metric */
 };
@@ -33,10 +34,11 @@ struct validate_figures {
 struct validation {
     struct validate_row *rows;
     size_t row_count;
-    struct validate_figures *tables; /* speed: pp and tg, in order of appearance */
+    struct validate_figures *tables; /* rates and times, in order of appearance */
     size_t table_count;
-    struct validate_figures total;   /* speed */
-    struct validate_figures memory;  /* vram rows */
+    struct validate_figures total;   /* rates and times */
+    struct validate_figures memory;  /* sizes */
+    struct validate_figures counts;  /* graph splits, payloads */
     size_t verdicts, wrong_verdicts; /* fits and status rows, and others that are said not to fit */
 };
 

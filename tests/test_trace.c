@@ -185,13 +185,23 @@ START_TEST(an_assumption_never_changes_what_is_stated)
 }
 END_TEST
 
+START_TEST(an_assumed_machine_is_one_word)
+{
+    struct trace trace = parse(ROW(", \"assumed\": {\"machine\": \"a-box\"}"));
+
+    ck_assert_str_eq(trace.rows->machine, "a-box");
+    ck_assert(trace_row_is_assumed(trace.rows, TRACE_FIELD_MACHINE));
+    trace_close(&trace);
+}
+END_TEST
+
 START_TEST(assumed_prose_fills_nothing)
 {
     struct trace trace = parse(
         ROW(", \"assumed\": {\"tensor_split\": \"not stated\", \"n_prompt\": \"same as "
             "control\", \"n_ubatch\": -5, \"kv_pinned\": \"not stated\", \"quant\": \"not "
             "stated\", \"type_k\": \"as in table 2\", \"split_mode\": \"zigzag\", \"machine\": "
-            "\"one\", \"note\": \"hm\", \"type\": \"prose\", \"corpus\": \"same slice\"}"));
+            "\"one or two\", \"note\": \"hm\", \"type\": \"prose\", \"corpus\": \"same slice\"}"));
     const struct trace_row *row = trace.rows;
 
     ck_assert_uint_eq(row->stated | row->assumed, 0);
@@ -470,6 +480,7 @@ int main(void)
     tcase_add_test(tests, assumptions_fill_what_is_missing_wherever_it_belongs);
     tcase_add_test(tests, an_assumption_never_changes_what_is_stated);
     tcase_add_test(tests, assumed_prose_fills_nothing);
+    tcase_add_test(tests, an_assumed_machine_is_one_word);
     tcase_add_test(tests, an_assumed_quant_may_be_followed_by_its_reason);
     tcase_add_test(tests, keys_without_a_field_are_kept_as_json_text);
     tcase_add_test(tests, a_value_is_a_number_a_truth_or_a_text);
