@@ -31,7 +31,8 @@ static void print_help(void)
          "      --prior-pct P     expected distance of a constant from its start value in\n"
          "                        percent; 0 means any (default 0)\n"
          "      --evaluations N   at most so many evaluations (default 4000)\n"
-         "      --update FILE     put the result into this profile\n"
+         "      --update FILE     put the result into this profile, beside what it has of\n"
+         "                        earlier fits of other constants\n"
          "  -l, --list            list the constants of --machine: value, bounds, meaning\n"
          "      --machine NAME|FILE   for --list; otherwise the machine of rows that name it,\n"
          "                        that name none, or that list its GPUs, as llama-bench does\n"
@@ -171,6 +172,43 @@ static double rounded(double value)
     return strtod(text, NULL);
 }
 
+/* Whether a list of row ids, or of constants, has one of that name. */
+static bool names(const json_t *list, const char *name)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach(list, i, item)
+    {
+        const char *own =
+            json_string_value(json_is_object(item) ? json_object_get(item, "name") : item);
+
+        if (own != NULL && strcmp(own, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What an earlier fit left, without what this one fits again. */
+static void keep_others(const json_t *earlier, json_t *list)
+{
+    json_t *fresh = json_copy(list);
+    json_t *item;
+    size_t i;
+
+    json_array_clear(list);
+    json_array_foreach(earlier, i, item)
+    {
+        const char *own =
+            json_string_value(json_is_object(item) ? json_object_get(item, "name") : item);
+
+        if (own != NULL && !names(fresh, own))
+            json_array_append(list, item);
+    }
+    json_array_extend(list, fresh);
+    json_decref(fresh);
+}
+
 static int update_profile(const char *path, const struct calibration *calibration)
 {
     json_error_t error;
@@ -195,6 +233,8 @@ static int update_profile(const char *path, const struct calibration *calibratio
             json_object_set_new(object, "uncertainty", json_real(rounded(c->uncertainty)));
         json_array_append_new(constants, object);
     }
+    keep_others(json_object_get(json_object_get(root, "fitted"), "rows"), rows);
+    keep_others(json_object_get(json_object_get(root, "fitted"), "constants"), constants);
     json_object_set_new(root, "fitted",
                         json_pack("{s:o, s:o}", "rows", rows, "constants", constants));
     status = json_dump_file(root, path, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
