@@ -144,6 +144,9 @@ static int list_families(void)
         printf("\n  matmul_ratio");
         for (int k = 0; k < MACHINE_WEIGHT_CLASS_COUNT; k++)
             printf(" %s %g", classes[k], family->matmul_ratio[k]);
+        printf("\n  matmul_rate ");
+        for (int k = 0; k < MACHINE_WEIGHT_CLASS_COUNT; k++)
+            printf(" %s %g", classes[k], family->matmul_rate[k]);
         printf("\n");
     }
     return CLI_OK;

@@ -109,13 +109,15 @@ static double matmul_s(const struct rates *rates, const struct program_task *tas
 {
     enum machine_weight_class class = machine_weight_class_of(task->type);
     bool floating = class == MACHINE_WEIGHT_FLOAT;
-    double rate =
+    double tensor_rate =
         (floating ? rates->fp16_per_s : rates->int8_per_s) * rates->family->matmul_ratio[class];
+    double other_rate = rates->sm_clock * rates->family->matmul_rate[class];
     double rows = floating ? (double)task->rows : ceil((double)task->rows / 128) * 128;
     double columns = matmul_columns(task);
     double operations = 2 * rows * (double)task->columns * columns;
     double passes = columns / task->experts / tile_columns(task->tokens);
-    double time_s = fmax(operations / rate, bytes / rates->bytes_per_s);
+    double computing_s = operations / tensor_rate + (other_rate > 0 ? operations / other_rate : 0);
+    double time_s = fmax(computing_s, bytes / rates->bytes_per_s);
 
     /* Each column tile decodes the weights again. */
     return floating

@@ -44,8 +44,11 @@ struct machine_family {
     /* weights decoded per multiprocessor and clock in a matrix-vector product;
      * a product lasts the longer of reading and decoding */
     double matvec_rate[MACHINE_WEIGHT_CLASS_COUNT];
-    /* share of the int8 rate (fp16 rate for floats) in a matrix-matrix product */
+    /* a matrix-matrix product: share of the tensor cores' int8 rate (fp16 rate for floats) ... */
     double matmul_ratio[MACHINE_WEIGHT_CLASS_COUNT];
+    /* ... and operations per multiprocessor and clock that loading, decoding and scaling
+     * would allow without them, as their time adds; 0: no such time */
+    double matmul_rate[MACHINE_WEIGHT_CLASS_COUNT];
     double column_ratio;      /* cost of each further column of a matrix-vector product, in
                                  units of decoding the weights */
     double tile_decode_ratio; /* share of matvec_rate at which a matrix-matrix kernel decodes */
@@ -77,17 +80,17 @@ struct machine_device {
 struct machine_host {
     char cpu[96];
     uint32_t threads;
-    double memory_gbs; /* all threads reading */
-    double thread_gbs; /* one thread reading */
+    double memory_gbs;   /* all threads reading */
+    double thread_gbs;   /* one thread reading */
     double thread_flops; /* attention over a cache, one thread, per second */
-    double launch_s;   /* host thread: launching one kernel, or one graph */
-    double copy_s;     /* host thread: a small blocking copy, its latency included */
-    double sync_s;     /* host thread: noticing that a device has become idle */
-    double split_s;    /* one more graph split with its staging (decode with a host cache) */
-    double sample_s;   /* sampling on the host: one logit of one token */
-    double rope_s;     /* CPU, all threads: rotating one value of K */
-    double reserve_s;  /* planning the buffers of the worst case anew, after a context shift */
-    double build_s;    /* building, splitting and allocating a graph that is not reused */
+    double launch_s;     /* host thread: launching one kernel, or one graph */
+    double copy_s;       /* host thread: a small blocking copy, its latency included */
+    double sync_s;       /* host thread: noticing that a device has become idle */
+    double split_s;      /* one more graph split with its staging (decode with a host cache) */
+    double sample_s;     /* sampling on the host: one logit of one token */
+    double rope_s;       /* CPU, all threads: rotating one value of K */
+    double reserve_s;    /* planning the buffers of the worst case anew, after a context shift */
+    double build_s;      /* building, splitting and allocating a graph that is not reused */
     double collective_issue_s; /* host thread: one collective call */
 };
 

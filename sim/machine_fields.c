@@ -17,6 +17,7 @@
 #define US_MAX 1e4
 /* dp4a multiplies four int8 values on each of a multiprocessor's 128 lanes */
 #define MATVEC_MAX 512
+#define MATMUL_MAX 100000
 
 #define HOST(member) offsetof(struct machine_host, member)
 #define DEVICE(member) offsetof(struct machine_device, member)
@@ -106,10 +107,16 @@ static const struct machine_field family_rows[] = {
 #undef MATVEC_ROW
 #define MATMUL_ROW(class, name) \
     {"matmul_ratio", name, RATIO, "share", \
-     "share of the int8 rate (fp16 for floats) in a matrix-matrix product", \
+     "share of the tensor cores' rate in a matrix-matrix product", \
      0, 1, true, 1, FAMILY(matmul_ratio[MACHINE_WEIGHT_##class])},
     MACHINE_WEIGHT_CLASSES(MATMUL_ROW)
 #undef MATMUL_ROW
+#define MATMUL_RATE_ROW(class, name) \
+    {"matmul_rate", name, "a rate", "op/SM/clock", \
+     "operations that loading, decoding and scaling allow beside the tensor cores; 0: any", \
+     0, MATMUL_MAX, false, 1, FAMILY(matmul_rate[MACHINE_WEIGHT_##class])},
+    MACHINE_WEIGHT_CLASSES(MATMUL_RATE_ROW)
+#undef MATMUL_RATE_ROW
     {NULL, "column_ratio", RATIO, "share",
      "cost of a further column in a matrix-vector product, in units of decoding the weights",
      0, 1, false, 1, FAMILY(column_ratio)},

@@ -294,7 +294,7 @@ END_TEST
 START_TEST(a_constant_that_no_row_touches_is_uncertain_without_end)
 {
     /* Generation with a resident cache multiplies no matrices. */
-    static const char *const constants[] = {"ampere.memory_ratio", "ada.matmul_ratio.i_quant"};
+    static const char *const constants[] = {"ampere.memory_ratio", "ada.matmul_rate.i_quant"};
     struct calibration calibration;
 
     measure(NULL, 0, 1);
@@ -309,7 +309,7 @@ END_TEST
 
 START_TEST(with_a_prior_such_a_constant_is_as_uncertain_as_the_prior)
 {
-    static const char *const constants[] = {"ampere.memory_ratio", "ada.matmul_ratio.i_quant"};
+    static const char *const constants[] = {"ampere.memory_ratio", "ada.matmul_rate.i_quant"};
     struct calibrate_request request = request_for(all_rows, 3, constants, 2);
     struct calibration calibration;
 

@@ -155,13 +155,34 @@ static const struct {
     {500, 512}, {512, 512}, {513, 520}, {520, 520}, {521, 5 * 112}, {1024, 8 * 128},
 };
 
+/* The tensor cores' time and that of all else add up. */
+static double matmul_rate(const struct machine_device *device)
+{
+    const struct machine_family *family = family_of(device);
+    double tensor = device->int8_tops * 1e12 * family->matmul_ratio[MACHINE_WEIGHT_K_QUANT];
+    double other =
+        device->sm_count * device->clock_ghz * 1e9 * family->matmul_rate[MACHINE_WEIGHT_K_QUANT];
+
+    return 1 / (1 / tensor + 1 / other);
+}
+
 START_TEST(a_matrix_product_costs_whole_tiles)
 {
-    double rate =
-        ampere->int8_tops * 1e12 * family_of(ampere)->matmul_ratio[MACHINE_WEIGHT_K_QUANT];
-
     ck_near(product_s(ampere, TENSOR_TYPE_Q5_K, 1024, tile_cases[_i].tokens),
-            2 * 1024 * 4096.0 * tile_cases[_i].columns / rate);
+            2 * 1024 * 4096.0 * tile_cases[_i].columns / matmul_rate(ampere));
+}
+END_TEST
+
+START_TEST(faster_tensor_cores_leave_the_time_of_all_else)
+{
+    struct machine_device twice = *ada;
+    double other_rate =
+        ada->sm_count * ada->clock_ghz * 1e9 * family_of(ada)->matmul_rate[MACHINE_WEIGHT_K_QUANT];
+    double once_s = product_s(ada, TENSOR_TYPE_Q5_K, 1024, 512), other_s;
+
+    other_s = 2 * 1024 * 4096.0 * 512 / other_rate;
+    twice.int8_tops *= 2;
+    ck_near(product_s(&twice, TENSOR_TYPE_Q5_K, 1024, 512), other_s + (once_s - other_s) / 2);
 }
 END_TEST
 
@@ -210,7 +231,7 @@ START_TEST(experts_fill_tiles_whose_width_follows_from_all_tokens)
 {
     /* 512 tokens, 8 of 128 experts each: 32 rows an expert, in tiles of 128 columns. */
     struct program_task task = product(TENSOR_TYPE_Q4_K, 768, 2048, 512);
-    double rate = ada->int8_tops * 1e12 * family_of(ada)->matmul_ratio[MACHINE_WEIGHT_K_QUANT];
+    double rate = matmul_rate(ada);
 
     task.kind = TASK_EXPERTS;
     task.experts = 128;
@@ -570,6 +591,7 @@ static TCase *tiles_case(void)
     TCase *tiles = tcase_create("tiles");
 
     tcase_add_loop_test(tiles, a_matrix_product_costs_whole_tiles, 0, COUNT(tile_cases));
+    tcase_add_test(tiles, faster_tensor_cores_leave_the_time_of_all_else);
     tcase_add_test(tiles, a_matrix_product_is_flat_within_a_tile_and_steps_at_multiples_of_eight);
     tcase_add_test(tiles, rows_of_a_quantised_product_come_in_128s);
     tcase_add_test(tiles, experts_fill_tiles_whose_width_follows_from_all_tokens);
