@@ -64,8 +64,9 @@ enum feasibility_verdict feasibility_verdict(uint32_t rules)
     enum feasibility_verdict gravest = FEASIBILITY_WORKS;
 
     for (int rule = 0; rule < FEASIBILITY_RULE_COUNT; rule++)
-        if ((rules >> rule & 1) != 0 && feasibility_rule_info(rule)->verdict > gravest)
-            gravest = feasibility_rule_info(rule)->verdict;
+        if ((rules >> rule & 1) != 0 &&
+            feasibility_rule_info((enum feasibility_rule)rule)->verdict > gravest)
+            gravest = feasibility_rule_info((enum feasibility_rule)rule)->verdict;
     return gravest;
 }
 
