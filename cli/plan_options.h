@@ -60,7 +60,7 @@
            "model that drafts for -m")                                                             \
     OPTION(DRAFT_MAX, "draft-max", "draft-max", "3", true, "N",                                    \
            "tokens drafted a round (also --draft, --draft-n); alone: by the model's own block")    \
-    OPTION(DRAFT_ACCEPTANCE, "draft-acceptance", "draft-acceptance", "0.70", true, "P",            \
+    OPTION(DRAFT_ACCEPTANCE, "draft-acceptance", "draft-acceptance", "0.77", true, "P",            \
            "probability that a drafted token is kept")
 
 enum plan_option {

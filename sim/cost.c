@@ -88,8 +88,11 @@ static double matvec_s(const struct rates *rates, const struct program_task *tas
 {
     double columns = task->kind == TASK_EXPERTS ? 1 : task->tokens;
 
+    double rows = (double)task->rows * task->experts;
+
     return fmax(bytes / rates->bytes_per_s,
-                decode_s(rates, task) * (1 + rates->family->column_ratio * (columns - 1)));
+                decode_s(rates, task) * (1 + rates->family->column_ratio * (columns - 1))) +
+           rows * rates->family->row_clocks / rates->sm_clock;
 }
 
 /* Columns that are computed, whole tiles. The tiles' width follows from all tokens; an

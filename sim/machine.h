@@ -49,6 +49,8 @@ struct machine_family {
     /* ... and operations per multiprocessor and clock that loading, decoding and scaling
      * would allow without them, as their time adds; 0: no such time */
     double matmul_rate[MACHINE_WEIGHT_CLASS_COUNT];
+    double row_clocks;        /* clocks of a multiprocessor that a row of a matrix-vector product
+                                 costs beside reading and decoding */
     double column_ratio;      /* cost of each further column of a matrix-vector product, in
                                  units of decoding the weights */
     double tile_decode_ratio; /* share of matvec_rate at which a matrix-matrix kernel decodes */

@@ -117,6 +117,9 @@ static const struct machine_field family_rows[] = {
      0, MATMUL_MAX, false, 1, FAMILY(matmul_rate[MACHINE_WEIGHT_##class])},
     MACHINE_WEIGHT_CLASSES(MATMUL_RATE_ROW)
 #undef MATMUL_RATE_ROW
+    {NULL, "row_clocks", "a number of clocks", "clocks",
+     "clocks of a multiprocessor that a row of a matrix-vector product costs beside the rest",
+     0, 10000, false, 1, FAMILY(row_clocks)},
     {NULL, "column_ratio", RATIO, "share",
      "cost of a further column in a matrix-vector product, in units of decoding the weights",
      0, 1, false, 1, FAMILY(column_ratio)},

@@ -5,11 +5,12 @@
 
 double speculation_tokens_per_round(double acceptance, uint32_t n_max)
 {
-    double sum = 0, kept = 1;
+    double sum = 0, kept = 1, next = acceptance;
 
     for (uint32_t i = 0; i <= n_max; i++) {
         sum += kept;
-        kept *= acceptance;
+        kept *= next;
+        next *= SPECULATION_ACCEPTANCE_DECAY;
     }
     return sum;
 }

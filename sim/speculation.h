@@ -14,23 +14,26 @@ enum speculation_kind {
                           no snapshots of a recurrent state; its checkpoints are not modelled */
 };
 
-/* Acceptance where none is stated: what the first row of s002-h3 with drafting yields. */
-#define SPECULATION_USUAL_ACCEPTANCE 0.70
+/* Acceptance of the first drafted token where none is stated, and what that of each further
+ * one is of the one before: what rows s002-h3-03 and -07 yield, 2 and 8 drafted tokens. */
+#define SPECULATION_USUAL_ACCEPTANCE 0.77
+#define SPECULATION_ACCEPTANCE_DECAY 0.86
 
 /* A drafter that proposes n_max tokens a round. */
 struct speculation {
     enum speculation_kind kind;
     const struct placement *draft; /* of the draft model; NULL: no drafting cost (n-gram) */
     uint32_t n_max;
-    double acceptance; /* probability that a drafted token is kept, given those before it were */
+    double acceptance; /* probability that the first drafted token is kept */
 };
 
 /**
  * Tokens that a round yields on average: the accepted ones and the target's own next,
  *
- *   (1 - a^(n+1)) / (1 - a)
+ *   1 + a + a (a d) + a (a d) (a d^2) + ...                     n + 1 terms
  *
- * for independent acceptances a of n tokens.
+ * where a d^i is the probability that token i + 1 is kept if those before it were: the
+ * further ahead, the less a drafter knows. d is SPECULATION_ACCEPTANCE_DECAY.
  */
 double speculation_tokens_per_round(double acceptance, uint32_t n_max);
 

@@ -42,7 +42,7 @@ static void expect_rules(const char *name, const struct plan *plan, uint32_t exp
 
     for (int rule = 0; rule < FEASIBILITY_RULE_COUNT; rule++)
         ck_assert_msg((rules >> rule & 1) == (expected >> rule & 1), "%s: %s %s", name,
-                      feasibility_rule_info(rule)->name,
+                      feasibility_rule_info((enum feasibility_rule)rule)->name,
                       (rules >> rule & 1) != 0 ? "applies" : "does not apply");
 }
 
@@ -272,13 +272,14 @@ END_TEST
 START_TEST(every_rule_has_a_name_of_its_own_a_reason_and_a_way_out)
 {
     for (int rule = 0; rule < FEASIBILITY_RULE_COUNT; rule++) {
-        const struct feasibility_rule_info *info = feasibility_rule_info(rule);
+        const struct feasibility_rule_info *info =
+            feasibility_rule_info((enum feasibility_rule)rule);
 
         ck_assert_ptr_nonnull(info->name);
         ck_assert_msg(info->why != NULL && info->instead != NULL, "%s", info->name);
         ck_assert_int_ne(info->verdict, FEASIBILITY_WORKS);
         for (int other = 0; other < rule; other++)
-            ck_assert_str_ne(info->name, feasibility_rule_info(other)->name);
+            ck_assert_str_ne(info->name, feasibility_rule_info((enum feasibility_rule)other)->name);
         ck_assert_int_eq(feasibility_verdict(1u << rule), info->verdict);
     }
     ck_assert_int_eq(feasibility_verdict(0), FEASIBILITY_WORKS);
