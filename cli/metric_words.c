@@ -8,13 +8,24 @@ const char *metric_heading(const struct trace_row *row, char *text, size_t size)
     static const struct {
         const char *metric, *words;
     } metrics[] = {
+        {"allreduce_bytes_per_direction", "payload of all-reduces, MiB"},
+        {"allreduce_ms_per_boundary", "all-reduces, ms"},
         {"compute_buffer_mib", "compute buffer, MiB"},
+        {"compute_buffer_mib_per_ubatch_token", "compute buffer for each token, MiB"},
         {"fits", "fits"},
+        {"graph_splits", "parts of the graph"},
+        {"kv_bytes_per_ctx_token", "cache of a token, bytes"},
+        {"kv_mib_per_256_cells", "cache of 256 cells, MiB"},
+        {"logits_mib_per_ubatch_token", "logits of a token, MiB"},
+        {"ms_per_graph_host_minus_device", "host cache less device, ms a step"},
         {"ms_per_token", "a token, ms"},
         {"pp", "prompt, t/s"},
         {"prefill_ms", "prompt, ms"},
+        {"recurrent_state_mib", "recurrent state, MiB"},
         {"shift_ms", "context shift, ms"},
+        {"status", "does it run"},
         {"tg", "generation, t/s"},
+        {"vram_delta_mib", "memory that it adds, MiB"},
         {"vram_mib", "memory, MiB"},
     };
 

@@ -125,16 +125,33 @@ static size_t note_of(struct table *table, const char *reason)
     return at + 1;
 }
 
+static bool is_verdict(const struct validate_row *row)
+{
+    return row_metric_kind(row->metric) == ROW_KIND_VERDICT;
+}
+
+/* What a row says, or is predicted to say, where that is no number. */
+static const char *verdict_text(const struct validate_row *row, double verdict)
+{
+    static const char *const statuses[] = {"aborts", "wrong output", "works"};
+
+    return row->metric == ROW_STATUS ? statuses[(int)verdict]
+           : verdict != 0            ? "fits"
+                                     : "does not fit";
+}
+
 static void print_values(const struct validate_row *row)
 {
     int decimals = strcmp(row->row->unit, "MiB") == 0 ? 0 : row->measured < 1e4 ? 2 : 0;
     char measured[160], predicted[32] = "-", error[32] = "-";
 
-    if (row->metric == ROW_FITS) {
-        snprintf(measured, sizeof measured, "%s", row->measured != 0 ? "fits" : "does not fit");
+    if (is_verdict(row)) {
+        if (row->row->value.kind == TRACE_VALUE_TEXT)
+            snprintf(measured, sizeof measured, "%s", row->row->value.text);
+        else
+            snprintf(measured, sizeof measured, "%s", verdict_text(row, row->measured));
         if (is_predicted(row)) {
-            snprintf(predicted, sizeof predicted, "%s",
-                     row->predicted != 0 ? "fits" : "does not fit");
+            snprintf(predicted, sizeof predicted, "%s", verdict_text(row, row->predicted));
             snprintf(error, sizeof error, "%s", row->error_pct == 0 ? "right" : "wrong");
         }
     } else {
@@ -158,9 +175,9 @@ static void print_status(struct table *table, const struct validate_row *row)
 {
     static const char no_fit[] = "predicted not to fit, though it ran";
     char status[64];
-    const char *note = row->status == VALIDATE_SKIPPED                              ? row->reason
-                       : is_predicted(row) && !row->fits && row->metric != ROW_FITS ? no_fit
-                                                                                    : "";
+    const char *note = row->status == VALIDATE_SKIPPED                       ? row->reason
+                       : is_predicted(row) && !row->fits && !is_verdict(row) ? no_fit
+                                                                             : "";
 
     if (note[0] != '\0')
         snprintf(status, sizeof status, "%s (%zu)", validate_status_name(row->status),
@@ -400,7 +417,7 @@ static void add_row(struct summary *summary, const struct validate_row *row)
     summary->not_counted += row->status != VALIDATE_SKIPPED && row->status != VALIDATE_COUNTED;
     if (row->status != VALIDATE_COUNTED)
         return;
-    if (row->metric == ROW_FITS) {
+    if (is_verdict(row)) {
         summary->verdicts++;
         summary->right += row->error_pct == 0;
     } else if (row_metric_is_speed(row->metric)) {
@@ -452,7 +469,7 @@ static int print_summaries(const struct trace *trace, const struct tables *table
     }
     base_name(trace->source, name, sizeof name);
     printf("### Summary of %s\n\n", name);
-    puts("| table | speeds | median % | p95 % | max % | sizes | max % | fits | not counted | "
+    puts("| table | speeds | median % | p95 % | max % | sizes | max % | verdicts | not counted | "
          "skipped | left out |\n"
          "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     for (size_t t = 0; t < tables->count; t++) {
