@@ -99,15 +99,17 @@ static void print_figures(const struct validate_figures *f, const char *name)
 static void print_row(const struct validate_row *row)
 {
     bool predicted = row->status != VALIDATE_SKIPPED && row->status != VALIDATE_DERIVED;
-    char value[32] = "-", error[32] = "-";
+    bool text = row->status == VALIDATE_SKIPPED && row->row->value.kind == TRACE_VALUE_TEXT;
+    char measured[32] = "text", value[32] = "-", error[32] = "-";
 
+    if (!text)
+        snprintf(measured, sizeof measured, "%.2f", row->measured);
     if (predicted) {
         snprintf(value, sizeof value, "%.2f", row->predicted);
         snprintf(error, sizeof error, "%+.2f", row->error_pct);
     }
-    printf("| %-24s | %-10s | %10.2f | %10s | %7s | %-9s | %.80s |\n", row->row->id,
-           row->row->metric, row->measured, value, error, validate_status_name(row->status),
-           row->reason);
+    printf("| %-24s | %-10s | %10s | %10s | %7s | %-9s | %.80s |\n", row->row->id, row->row->metric,
+           measured, value, error, validate_status_name(row->status), row->reason);
 }
 
 static int by_error(const void *a, const void *b)
