@@ -56,6 +56,11 @@ static double tokens_per_s(const struct bench_result *result)
     return result->memory.fits && result->time_s > 0 ? tokens_of(result) / result->time_s : 0;
 }
 
+static double time_ns(const struct bench_result *result)
+{
+    return result->memory.fits ? result->time_s * 1e9 : 0;
+}
+
 static void model_type(const struct bench_result *result, char *text, size_t size)
 {
     const struct model *model = result->model;
@@ -306,14 +311,13 @@ static void print_markdown(struct bench_output *output, const struct bench_resul
 /* ---- the other formats: one object of all fields ---- */
 
 /* llama-bench's fields in its order, then ours. */
-static json_t *result_json(const struct bench_output *output, const struct bench_result *result)
-{
-    const struct plan *plan = &result->plan;
-    json_t *object = json_object();
-    char text[512], k[16], v[16];
-    double ns = result->memory.fits ? result->time_s * 1e9 : 0;
-
 #define SET(key, value) json_object_set_new(object, key, value)
+
+/* llama-bench's fields, in its order. */
+static void set_build_and_model(json_t *object, const struct bench_result *result)
+{
+    char text[512];
+
     SET("build_commit", json_string("lopside " PACKAGE_VERSION));
     SET("build_number", json_integer(0));
     SET("cpu_info", json_string(result->machine->host.cpu));
@@ -325,6 +329,13 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("model_type", json_string(text));
     SET("model_size", json_integer((json_int_t)result->model->tensor_bytes));
     SET("model_n_params", json_integer((json_int_t)result->model->params));
+}
+
+static void set_plan(json_t *object, const struct bench_result *result)
+{
+    const struct plan *plan = &result->plan;
+    char text[512], k[16], v[16];
+
     SET("n_batch", json_integer(plan->n_batch));
     SET("n_ubatch", json_integer(plan->n_ubatch));
     SET("n_threads", json_integer(result->machine->host.threads));
@@ -352,6 +363,12 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("no_host", json_false());
     SET("fit_target", json_integer(0));
     SET("fit_min_ctx", json_integer(0));
+}
+
+static void set_test(json_t *object, const struct bench_result *result)
+{
+    double ns = time_ns(result);
+
     SET("n_prompt", json_integer(result->n_prompt));
     SET("n_gen", json_integer(result->n_gen));
     SET("n_depth", json_integer(result->n_depth));
@@ -360,11 +377,17 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("stddev_ns", json_integer(0));
     SET("avg_ts", json_real(tokens_per_s(result)));
     SET("stddev_ts", json_real(0));
-    /* the fork's */
+}
+
+/* The fork's fields, and ours. */
+static void set_placement(json_t *object, const struct bench_result *result)
+{
+    const struct plan *plan = &result->plan;
+    char text[512];
+
     SET("kv_cpu_pinned", json_boolean(plan->kv_pinned));
     SET("recurrent_state_offload", json_boolean(plan->recurrent_on_device));
     SET("kv_gpu_layers", json_integer(plan->kv_gpu_layers));
-    /* ours */
     SET("engine", json_string(plan_schedule_name(plan->schedule)));
     SET("machine", json_string(result->machine->name));
     shares_text(plan->attn_split, plan->attn_split_count, text, sizeof text);
@@ -374,6 +397,14 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("kv_delivery_depth", json_integer(plan->delivery_depth));
     SET("attn_on_host", json_boolean(plan->attn_on_host));
     SET("n_ctx", json_integer(result->n_ctx));
+}
+
+static void set_answer(json_t *object, const struct bench_output *output,
+                       const struct bench_result *result)
+{
+    const struct plan *plan = &result->plan;
+    char text[512];
+
     SET("bound", json_string(result->bound.resource));
     SET("bound_ratio", json_real(result->bound.ratio));
     SET("bound_second", json_string(result->bound.second));
@@ -387,6 +418,13 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("fits", json_boolean(result->memory.fits));
     SET("fit", json_string(result->verdict));
     SET("is_default", json_boolean(result->is_default));
+}
+
+static void set_step(json_t *object, const struct bench_result *result)
+{
+    const struct plan *plan = &result->plan;
+    char text[512];
+
     SET("pipeline_parallel", json_integer(plan->pipeline));
     SET("output_mirrored", json_integer(plan->output_mirrored));
     SET("all_reduce", json_string(plan_all_reduce_name(plan->all_reduce)));
@@ -398,17 +436,34 @@ static json_t *result_json(const struct bench_output *output, const struct bench
     SET("draft_acceptance", json_real(result->draft_acceptance));
     note_text(result, text, sizeof text);
     SET("note", json_string(text));
-#undef SET
-    if (output->format == BENCH_JSON || output->format == BENCH_JSONL) {
-        json_t *samples_ns = json_array(), *samples_ts = json_array();
+}
 
-        for (uint32_t i = 0; i < result->reps; i++) {
-            json_array_append_new(samples_ns, json_integer((json_int_t)(ns + 0.5)));
-            json_array_append_new(samples_ts, json_real(tokens_per_s(result)));
-        }
-        json_object_set_new(object, "samples_ns", samples_ns);
-        json_object_set_new(object, "samples_ts", samples_ts);
+#undef SET
+
+static void set_samples(json_t *object, const struct bench_result *result)
+{
+    json_t *samples_ns = json_array(), *samples_ts = json_array();
+
+    for (uint32_t i = 0; i < result->reps; i++) {
+        json_array_append_new(samples_ns, json_integer((json_int_t)(time_ns(result) + 0.5)));
+        json_array_append_new(samples_ts, json_real(tokens_per_s(result)));
     }
+    json_object_set_new(object, "samples_ns", samples_ns);
+    json_object_set_new(object, "samples_ts", samples_ts);
+}
+
+static json_t *result_json(const struct bench_output *output, const struct bench_result *result)
+{
+    json_t *object = json_object();
+
+    set_build_and_model(object, result);
+    set_plan(object, result);
+    set_test(object, result);
+    set_placement(object, result);
+    set_answer(object, output, result);
+    set_step(object, result);
+    if (output->format == BENCH_JSON || output->format == BENCH_JSONL)
+        set_samples(object, result);
     return object;
 }
 
