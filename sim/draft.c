@@ -151,23 +151,6 @@ struct placement *draft_place(const struct draft *draft, const struct placement 
     return placement_new(draft->model, target->machine, &plan, target->n_ctx, err);
 }
 
-/* Finds the device that is short by most, again. */
-static void judge(struct memory_account *account)
-{
-    account->fits = true;
-    account->short_bytes = 0;
-    for (uint32_t d = 0; d < account->device_count; d++) {
-        const struct memory_device *device = &account->devices[d];
-
-        if (device->total > device->available &&
-            device->total - device->available > account->short_bytes) {
-            account->fits = false;
-            account->shortest = d;
-            account->short_bytes = device->total - device->available;
-        }
-    }
-}
-
 void draft_add_memory(const struct draft *draft, const struct placement *target,
                       const struct placement *placed, uint32_t n_max,
                       struct memory_account *account)
@@ -192,5 +175,5 @@ void draft_add_memory(const struct draft *draft, const struct placement *target,
             weights + own.devices[d].kv + state + own.devices[d].recurrent + own.devices[d].compute;
     }
     account->host_kv += own.host_kv;
-    judge(account);
+    memory_judge(account);
 }

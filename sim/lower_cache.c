@@ -88,16 +88,24 @@ static void deliver_window(struct lowering *lowering, uint32_t layer, uint32_t d
 
 /* ---- windows sent ahead ---- */
 
-/* Sends the next window of device `d` on its copy queue, where the host thread does not
- * wait for it. Its place in the ring is free once task `after` has ended. */
-static void send_ahead(struct lowering *lowering, uint32_t d, const uint32_t *after)
+/* Whether device `d` has a window left to send in this step; `next_layer` becomes its layer. */
+static bool find_next(struct lowering *lowering, uint32_t d)
 {
     struct lower_ring *ring = &lowering->rings[d];
 
     while (ring->next_layer < lowering->model->n_layer &&
            !is_delivered(lowering, ring->next_layer, d))
         ring->next_layer++;
-    if (ring->next_layer == lowering->model->n_layer)
+    return ring->next_layer < lowering->model->n_layer;
+}
+
+/* Sends the next window of device `d` on its copy queue, where the host thread does not
+ * wait for it. Its place in the ring is free once task `after` has ended. */
+static void send_ahead(struct lowering *lowering, uint32_t d, const uint32_t *after)
+{
+    struct lower_ring *ring = &lowering->rings[d];
+
+    if (!find_next(lowering, d))
         return;
     for (const char *part = "kv"; *part != '\0'; part++) {
         struct program_task copy = window_copy(lowering, ring->next_layer, d, *part);
@@ -118,11 +126,11 @@ static void send_ahead(struct lowering *lowering, uint32_t d, const uint32_t *af
  * both queues of a device is over when its compute queue has come so far. */
 void lower_begin_deliveries(struct lowering *lowering)
 {
-    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
-        size_t first = lowering->program->task_count;
+    uint32_t depth = lowering->placement->plan.delivery_depth;
 
-        if (lowering->placement->plan.delivery_depth == 0)
-            return;
+    for (uint32_t d = 0; d < lowering->placement->device_count && depth > 0; d++) {
+        if (!find_next(lowering, d))
+            continue;
         lower_add(lowering,
                   (struct program_task){.kind = TASK_WAIT,
                                         .device = (int16_t)d,
@@ -130,10 +138,8 @@ void lower_begin_deliveries(struct lowering *lowering)
                                         .tensor = -1,
                                         .queues = UINT64_C(1) << program_queue_compute(d) |
                                                   UINT64_C(1) << program_queue_copy_in(d)});
-        for (uint32_t place = 0; place <= lowering->placement->plan.delivery_depth; place++)
+        for (uint32_t place = 0; place <= depth; place++)
             send_ahead(lowering, d, NULL);
-        if (!lowering->failed && lowering->program->task_count == first + 1)
-            lowering->program->task_count = first; /* nothing to wait for */
     }
 }
 

@@ -193,19 +193,27 @@ static void count_device(const struct placement *placement, uint32_t d,
         device->weights + device->kv + device->recurrent + device->compute + device->overhead;
 }
 
-void memory_count(const struct placement *placement, struct memory_account *account)
+void memory_judge(struct memory_account *account)
 {
-    *account = (struct memory_account){.device_count = placement->device_count, .fits = true};
-    for (uint32_t d = 0; d < placement->device_count; d++) {
-        struct memory_device *device = &account->devices[d];
+    account->fits = true;
+    account->short_bytes = 0;
+    for (uint32_t d = 0; d < account->device_count; d++) {
+        const struct memory_device *device = &account->devices[d];
 
-        count_device(placement, d, device);
         if (device->total > device->available &&
             device->total - device->available > account->short_bytes) {
             account->fits = false;
             account->shortest = d;
             account->short_bytes = device->total - device->available;
         }
+    }
+}
+
+void memory_count(const struct placement *placement, struct memory_account *account)
+{
+    *account = (struct memory_account){.device_count = placement->device_count};
+    for (uint32_t d = 0; d < placement->device_count; d++) {
+        count_device(placement, d, &account->devices[d]);
         for (uint32_t layer = 0; layer < placement->model->n_layer; layer++)
             if ((placement->kv_resident[layer] >> d & 1) == 0)
                 account->host_kv += layer_cells(placement, layer) * row_bytes(placement, layer, d);
@@ -217,6 +225,7 @@ void memory_count(const struct placement *placement, struct memory_account *acco
             placement->owner[tensor->layer < 0 ? (int)placement->layer_count : tensor->layer] < 0)
             account->host_weights += tensor->bytes;
     }
+    memory_judge(account);
 }
 
 void memory_verdict(const struct placement *placement, const struct memory_account *account,

@@ -28,6 +28,9 @@ struct memory_account {
 /** Counts memory of a placement. */
 void memory_count(const struct placement *placement, struct memory_account *account);
 
+/** Finds the device that is short by most, from the devices' totals. */
+void memory_judge(struct memory_account *account);
+
 /** "fits", or "short 412 MiB on CUDA1". */
 void memory_verdict(const struct placement *placement, const struct memory_account *account,
                     char *text, size_t size);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sim/context_shift.h"
+#include "sim/draft.h"
 #include "sim/feasibility.h"
 #include "sim/model_draft.h"
 #include "sim/row_size.h"
@@ -289,30 +290,28 @@ struct machine *row_case_machine(const struct row_case *c, struct error *err)
 
 /* ---- predicting ---- */
 
-/* A drafter lies on the target's devices, layer by layer, with its cache. */
 static int predict_drafted(const struct row_case *c, struct timing *timing,
                            const struct placement *placement, struct predict_options options,
                            struct row_value *value, struct error *err)
 {
-    struct plan plan = plan_default();
-    struct speculation speculation = {.n_max = c->draft_max,
-                                      .acceptance = SPECULATION_USUAL_ACCEPTANCE};
-    struct model *model = NULL;
-    struct placement *draft = NULL;
+    struct draft draft;
+    struct placement *placed;
     int status = -1;
 
-    plan.split = placement->plan.split == PLAN_SPLIT_NONE ? PLAN_SPLIT_NONE : PLAN_SPLIT_LAYER;
-    plan.main_gpu = placement->plan.main_gpu;
-    model = model_draft_from_catalogue(c->draft_name, placement->model, err);
-    if (model != NULL)
-        draft = placement_new(model, placement->machine, &plan, c->context_needed, err);
-    if (draft != NULL) {
-        speculation.draft = draft;
+    if (draft_open(&draft, c->draft_name, placement->model, err) != 0)
+        return -1;
+    placed = draft_place(&draft, placement, err);
+    if (placed != NULL) {
+        struct speculation speculation = {.kind = draft.kind,
+                                          .draft = placed,
+                                          .n_max = c->draft_max,
+                                          .acceptance = SPECULATION_USUAL_ACCEPTANCE};
+
         status = speculation_predict(timing, placement, &speculation, c->n_depth, c->n_gen, options,
                                      &value->prediction, err);
     }
-    placement_free(draft);
-    model_free(model);
+    placement_free(placed);
+    draft_close(&draft);
     return status;
 }
 

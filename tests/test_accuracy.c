@@ -15,6 +15,15 @@ static const struct goals {
     double order_pct;          /* measured values further apart than this keep their order */
 } goals = {2.5, 7, 12, 60, 20, 2, 64, 3};
 
+/* The same of all rows of speed, and what machines made from the catalogue only reach. */
+static const struct {
+    double median_pct, p95_pct, max_pct; /* of the absolute errors of counted rows */
+    double generate_pct, prompt_pct;     /* medians of machines made from the catalogue only */
+    double left_out_pct;                 /* rows of speed that are not predicted */
+    double order_pct;                    /* values further apart than this keep their order */
+    size_t fitted;                       /* rows of a model, its quantisation and a phase */
+} whole = {3, 10, 20, 10, 20, 5, 3, 2};
+
 static const char *const tables[] = {
     "s000-residency", "s000-layer65k", "s000-tensor65k", "s000-attnsplit", "s000-ts-qwen",
     "s000-ts-layer",  "s000-perdev",   "s000-bench",     "s002-h5",
@@ -22,28 +31,31 @@ static const char *const tables[] = {
 
 enum { TABLES = sizeof tables / sizeof *tables };
 
-static struct trace traces[2];
+enum { FILES = 3 };
+
+static struct trace traces[FILES];
 static struct validation validation;
 
 static void validate_traces(void)
 {
-    static const char *const names[] = {"seed-000.jsonl", "seed-002.jsonl"};
+    static const char *const names[FILES] = {"seed-000.jsonl", "seed-002.jsonl",
+                                             "scoreboard.jsonl"};
     const char *folder = getenv("srcdir");
     struct error err = {0};
 
-    for (size_t t = 0; t < 2; t++) {
+    for (size_t t = 0; t < FILES; t++) {
         char path[400];
 
         snprintf(path, sizeof path, "%s/traces/%s", folder != NULL ? folder : ".", names[t]);
         ck_assert_msg(trace_load_file(path, &traces[t], &err) == 0, "%s: %s", path, err.text);
     }
-    ck_assert_msg(validate_rows(traces, 2, NULL, &validation, &err) == 0, "%s", err.text);
+    ck_assert_msg(validate_rows(traces, FILES, NULL, &validation, &err) == 0, "%s", err.text);
 }
 
 static void close_traces(void)
 {
     validation_close(&validation);
-    for (size_t t = 0; t < 2; t++)
+    for (size_t t = 0; t < FILES; t++)
         trace_close(&traces[t]);
 }
 
@@ -308,12 +320,124 @@ START_TEST(the_better_of_two_plans_is_predicted_to_be_the_better)
 }
 END_TEST
 
+/* ---- all rows of speed ---- */
+
+START_TEST(errors_of_all_rows_are_within_the_goals)
+{
+    ck_assert_uint_ge(validation.total.n, 200);
+    ck_assert_double_le(validation.total.median_pct, whole.median_pct);
+    ck_assert_double_le(validation.total.p95_pct, whole.p95_pct);
+    ck_assert_double_le(validation.total.max_pct, whole.max_pct);
+}
+END_TEST
+
+static const struct {
+    enum row_metric metric;
+    size_t rows_min;
+} phases[] = {{ROW_TG, 12}, {ROW_PP, 10}};
+
+START_TEST(machines_made_from_the_catalogue_are_within_the_goals)
+{
+    double errors[64];
+    size_t n = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++) {
+        const struct validate_row *row = &validation.rows[i];
+
+        if (!is_of_table(row->row, "scoreboard") || row->metric != phases[_i].metric)
+            continue;
+        ck_assert_int_ne(row->status, VALIDATE_FITTED);
+        if (row->status == VALIDATE_COUNTED)
+            errors[n++] = fabs(row->error_pct);
+    }
+    ck_assert_uint_ge(n, phases[_i].rows_min);
+    qsort(errors, n, sizeof *errors, compare);
+    ck_assert_double_le(validate_percentile(errors, n, 50),
+                        phases[_i].metric == ROW_TG ? whole.generate_pct : whole.prompt_pct);
+}
+END_TEST
+
+START_TEST(few_rows_are_left_out_and_their_file_says_why)
+{
+    size_t all = 0, left_out = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++) {
+        const struct validate_row *row = &validation.rows[i];
+
+        if (!row_metric_is_speed(row->metric) || row->status == VALIDATE_DERIVED)
+            continue;
+        all++;
+        if (row->status != VALIDATE_SKIPPED)
+            continue;
+        left_out++;
+        ck_assert_msg(row->row->skip[0] != '\0', "%s is left out: %s", row->row->id, row->reason);
+    }
+    ck_assert_double_le((double)left_out * 100, whole.left_out_pct * (double)all);
+}
+END_TEST
+
+/* Drafted generation is a phase of its own: its rows yield the acceptance of tokens. */
+static bool is_same_phase(const struct validate_row *a, const struct validate_row *b)
+{
+    return a->metric == b->metric && strcmp(a->row->model, b->row->model) == 0 &&
+           strcmp(a->row->quant, b->row->quant) == 0 &&
+           is_of_table(a->row, "s002-h3") == is_of_table(b->row, "s002-h3");
+}
+
+START_TEST(few_rows_of_a_model_and_phase_are_fitted)
+{
+    for (size_t i = 0; i < validation.row_count; i++) {
+        size_t count = 0;
+
+        if (validation.rows[i].status != VALIDATE_FITTED)
+            continue;
+        for (size_t j = 0; j < validation.row_count; j++)
+            count += validation.rows[j].status == VALIDATE_FITTED &&
+                     is_same_phase(&validation.rows[i], &validation.rows[j]);
+        ck_assert_msg(count <= whole.fitted, "%s is one of %zu", validation.rows[i].row->id, count);
+    }
+}
+END_TEST
+
+static bool are_apart(const struct validate_row *less, const struct validate_row *more)
+{
+    return is_predicted(less) && is_predicted(more) && less->metric == more->metric &&
+           (less->metric == ROW_PP || less->metric == ROW_TG) &&
+           strcmp(less->row->model, more->row->model) == 0 &&
+           more->measured > less->measured * (1 + whole.order_pct / 100);
+}
+
+START_TEST(rows_of_a_table_that_differ_keep_their_order)
+{
+    size_t pairs = 0;
+
+    for (size_t i = 0; i < validation.row_count; i++) {
+        const struct validate_row *less = &validation.rows[i];
+        char table[48];
+
+        validate_table_id(less->row->id, table, sizeof table);
+        for (size_t j = 0; j < validation.row_count && strcmp(table, "scoreboard") != 0; j++) {
+            const struct validate_row *more = &validation.rows[j];
+
+            if (!is_of_table(more->row, table) || !are_apart(less, more))
+                continue;
+            pairs++;
+            ck_assert_msg(more->predicted > less->predicted,
+                          "%s and %s: %.5g and %.5g measured, %.5g and %.5g predicted",
+                          less->row->id, more->row->id, less->measured, more->measured,
+                          less->predicted, more->predicted);
+        }
+    }
+    ck_assert_uint_ge(pairs, 300);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("accuracy");
     TCase *errors = tcase_create("errors"), *memory = tcase_create("memory");
-    TCase *order = tcase_create("order");
-    TCase *all[] = {errors, memory, order};
+    TCase *order = tcase_create("order"), *every = tcase_create("all rows");
+    TCase *all[] = {errors, memory, order, every};
     SRunner *runner = srunner_create(suite);
     int failed;
 
@@ -325,6 +449,11 @@ int main(void)
     tcase_add_test(memory, memory_in_use_is_close_to_what_was_measured);
     tcase_add_test(memory, compute_buffers_are_close_to_what_was_measured);
     tcase_add_loop_test(order, the_better_of_two_plans_is_predicted_to_be_the_better, 0, TABLES);
+    tcase_add_test(every, errors_of_all_rows_are_within_the_goals);
+    tcase_add_loop_test(every, machines_made_from_the_catalogue_are_within_the_goals, 0, 2);
+    tcase_add_test(every, few_rows_are_left_out_and_their_file_says_why);
+    tcase_add_test(every, few_rows_of_a_model_and_phase_are_fitted);
+    tcase_add_test(every, rows_of_a_table_that_differ_keep_their_order);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         tcase_add_checked_fixture(all[i], validate_traces, close_traces);
         tcase_set_timeout(all[i], 60);
