@@ -84,21 +84,6 @@ static uint64_t first_of(const struct share_slices *slices, const uint32_t *part
     return first;
 }
 
-static uint64_t first_of_wide(const struct share_slices *slices, const uint64_t *parts,
-                              uint32_t count, uint32_t d)
-{
-    uint64_t first = 0;
-
-    for (uint32_t j = 0; j < count; j++) {
-        uint32_t device = (j + slices->rotation) % count;
-
-        if (device == d)
-            break;
-        first += parts[device];
-    }
-    return first;
-}
-
 static struct program_slice rows_of(uint64_t first, uint64_t count)
 {
     return (struct program_slice){.axis = 1, .segments = 1, .first = first, .count = count};
@@ -395,7 +380,7 @@ static void experts(struct lowering *lowering, uint32_t layer, uint32_t d)
     const struct share_slices *slices = &placement->slices[layer];
     const struct model_tensor *router = find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_INP);
     uint64_t n_embd = lowering->model->n_embd, width = slices->n_ff_exp[d];
-    uint64_t first = first_of_wide(slices, slices->n_ff_exp, placement->device_count, d);
+    uint64_t first = first_of(slices, slices->n_ff_exp, placement->device_count, d);
     struct program_slice rows = rows_of(first, width), fused = rows;
     double tokens = lowering->step.tokens;
 
@@ -432,8 +417,8 @@ void lower_dense(struct lowering *lowering, uint32_t layer, uint32_t d)
     const struct share_slices *slices = &placement->slices[layer];
 
     norm(lowering, layer, d, true);
-    dense(lowering, layer, d, roles,
-          first_of_wide(slices, slices->n_ff, placement->device_count, d), slices->n_ff[d]);
+    dense(lowering, layer, d, roles, first_of(slices, slices->n_ff, placement->device_count, d),
+          slices->n_ff[d]);
 }
 
 void lower_experts(struct lowering *lowering, uint32_t layer, uint32_t d)

@@ -172,9 +172,9 @@ void share_layer_slices(const struct model *model, uint32_t layer, const float *
         cut_attention(model, layer, has_ratio(attn_weights, count) ? attn_weights : weights, count,
                       slices);
     if (self->n_ff > 0)
-        share_elements(self->n_ff, share_ff_granule(model, layer, TENSOR_ROLE_FFN_DOWN), weights,
-                       count, slices->rotation, slices->n_ff);
+        cut(self->n_ff, share_ff_granule(model, layer, TENSOR_ROLE_FFN_DOWN), weights, count,
+            slices->rotation, 1, slices->n_ff);
     if (self->n_ff_exp > 0)
-        share_elements(self->n_ff_exp, share_ff_granule(model, layer, TENSOR_ROLE_FFN_DOWN_EXPS),
-                       weights, count, slices->rotation, slices->n_ff_exp);
+        cut(self->n_ff_exp, share_ff_granule(model, layer, TENSOR_ROLE_FFN_DOWN_EXPS), weights,
+            count, slices->rotation, 1, slices->n_ff_exp);
 }

@@ -36,7 +36,7 @@ struct share_slices {
     uint32_t rotation;
     uint32_t q_heads[MACHINE_DEVICES_MAX], kv_heads[MACHINE_DEVICES_MAX];
     uint32_t gdn_k_heads[MACHINE_DEVICES_MAX], gdn_v_heads[MACHINE_DEVICES_MAX];
-    uint64_t n_ff[MACHINE_DEVICES_MAX], n_ff_exp[MACHINE_DEVICES_MAX];
+    uint32_t n_ff[MACHINE_DEVICES_MAX], n_ff_exp[MACHINE_DEVICES_MAX];
 };
 
 /**
