@@ -318,6 +318,21 @@ bool gguf_get_string_at(const struct gguf *gguf, const char *name, uint64_t inde
     return true;
 }
 
+bool gguf_get_string_after(const struct gguf *gguf, const char *name, uint64_t index,
+                           const char **text, size_t *length)
+{
+    const struct gguf_key *key = gguf_find_key(gguf, name);
+    const unsigned char *next;
+
+    if (!key || key->type != GGUF_TYPE_ARRAY || key->element_type != GGUF_TYPE_STRING ||
+        index >= key->count || index + 1 == key->count)
+        return false;
+    next = (const unsigned char *)*text + *length;
+    *length = (size_t)gguf_number(next, 8, gguf->big_endian);
+    *text = (const char *)next + 8;
+    return true;
+}
+
 bool gguf_get_string(const struct gguf *gguf, const char *name, const char **text, size_t *length)
 {
     return is_scalar(gguf, name) && gguf_get_string_at(gguf, name, 0, text, length);

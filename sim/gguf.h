@@ -141,4 +141,11 @@ bool gguf_get_string(const struct gguf *gguf, const char *name, const char **tex
 bool gguf_get_string_at(const struct gguf *gguf, const char *name, uint64_t index,
                         const char **text, size_t *length);
 
+/**
+ * Walks an array in O(1) a step: `*text` and `*length` hold element `index`, as
+ * gguf_get_string_at() or a step before gave it, and are set to element `index` + 1.
+ */
+bool gguf_get_string_after(const struct gguf *gguf, const char *name, uint64_t index,
+                           const char **text, size_t *length);
+
 #endif

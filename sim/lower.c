@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/lower_private.h"
+#include "sim/lower_ops.h"
 
 /* ---- appending ---- */
 
@@ -42,8 +42,22 @@ uint32_t lower_add(struct lowering *lowering, struct program_task task)
         return 0;
     }
     task.dependency_first = (uint32_t)program->dependency_count;
+    task.op_first = (uint32_t)lowering->op_pending;
+    task.op_count = (uint32_t)(program->op_count - lowering->op_pending);
+    lowering->op_pending = program->op_count;
     program->tasks[program->task_count] = task;
     return (uint32_t)program->task_count++;
+}
+
+void lower_attach_ops(struct lowering *lowering)
+{
+    struct program *program = lowering->program;
+
+    if (lowering->failed)
+        return;
+    program->tasks[program->task_count - 1].op_count +=
+        (uint32_t)(program->op_count - lowering->op_pending);
+    lowering->op_pending = program->op_count;
 }
 
 void lower_depend(struct lowering *lowering, uint32_t on)
@@ -60,6 +74,8 @@ void lower_depend(struct lowering *lowering, uint32_t on)
 
 void lower_kernel(struct lowering *lowering, uint32_t d, int layer, struct program_task task)
 {
+    if (lowering->on_host)
+        return;
     task.device = (int16_t)d;
     task.layer = layer;
     task.queues = UINT64_C(1) << program_queue_compute(d);
@@ -137,6 +153,16 @@ static bool device_attends(const struct lowering *lowering, uint32_t d)
     return false;
 }
 
+/* An input as it lies in the host's memory. */
+static void copy_input(struct lowering *lowering, uint32_t d, enum op_value value, int slot)
+{
+    struct program_op *op = lower_op(lowering, OP_COPY, d, -1);
+
+    op->a = lower_at_host(value);
+    op->out.value = (uint8_t)value;
+    op->a.slot = op->out.slot = (uint8_t)slot;
+}
+
 static bool has_window(const struct model *model, bool sliding)
 {
     for (uint32_t layer = 0; layer < model->n_layer; layer++)
@@ -157,6 +183,7 @@ static void add_masks(struct lowering *lowering, uint32_t d)
         task.window = sliding != 0 ? PROGRAM_WINDOW_SLIDING : PROGRAM_WINDOW_BASE;
         task.bytes_per_cell = 2.0 * lowering->step.tokens;
         task.launches = 1;
+        copy_input(lowering, d, OP_VALUE_CELLS, sliding);
         lower_add(lowering, task);
     }
 }
@@ -173,12 +200,28 @@ static void add_inputs(struct lowering *lowering, uint32_t d, bool embeddings)
             lower_blocking_copy(TASK_INPUT, d, -1, 4.0 * lowering->model->n_embd * tokens);
 
         embed.launches = 1;
+        lower_op_copy(lowering, -1, lower_at_host(OP_VALUE_RESIDUAL),
+                      lower_at(lowering, d, OP_VALUE_RESIDUAL), lowering->model->n_embd);
         lower_add(lowering, embed);
     }
     small.launches = 3;
+    copy_input(lowering, d, OP_VALUE_TOKENS, 0);
     lower_add(lowering, small);
     if (device_attends(lowering, d))
         add_masks(lowering, d);
+}
+
+/* The residual stream begins with the tokens' embeddings. */
+static void begin_residual(struct lowering *lowering)
+{
+    const struct model_tensor *embeddings =
+        model_find_tensor(lowering->model, -1, TENSOR_ROLE_TOKEN_EMBD);
+    struct program_op *op = lower_op(lowering, OP_EMBED, 0, -1);
+
+    op->a = lower_at_host(OP_VALUE_TOKENS);
+    op->out = lower_at_host(OP_VALUE_RESIDUAL);
+    op->tensor = embeddings != NULL ? (int32_t)(embeddings - lowering->model->tensors) : -1;
+    op->columns = lowering->model->n_embd;
 }
 
 static void begin_step(struct lowering *lowering)
@@ -197,6 +240,7 @@ static void begin_step(struct lowering *lowering)
     if (lowering->step.rebuild)
         lower_host(lowering, TASK_BUILD, -1, 0, 1);
     lower_add(lowering, mask);
+    begin_residual(lowering);
     lower_host(lowering, TASK_EMBED, -1, 8.0 * lowering->model->n_embd * tokens, 0);
     if (placement->plan.split == PLAN_SPLIT_TENSOR) {
         for (uint32_t d = 0; d < placement->device_count; d++)
@@ -226,6 +270,10 @@ static void move_to(struct lowering *lowering, int from, uint32_t to)
     }
     if (!placement->pipeline)
         lower_sync(lowering, to, 1);
+    lower_op_join(lowering, (uint32_t)from);
+    lowering->part = LOWER_PART_NONE;
+    lower_op_copy(lowering, -1, lower_at(lowering, (uint32_t)from, OP_VALUE_RESIDUAL),
+                  lower_at(lowering, to, OP_VALUE_RESIDUAL), lowering->model->n_embd);
     peer = lower_add(lowering, (struct program_task){
                                    .kind = TASK_PEER,
                                    .device = (int16_t)from,
@@ -248,15 +296,23 @@ static void move_to(struct lowering *lowering, int from, uint32_t to)
 }
 
 /* Sums `tokens` columns of the devices' partial results. */
-static struct program_task all_reduce_task(const struct lowering *lowering, int layer,
-                                           uint32_t tokens)
+static struct program_task all_reduce_task(struct lowering *lowering, int layer,
+                                           uint32_t token_first, uint32_t tokens)
 {
+    struct program_op *op = lower_op(lowering, OP_REDUCE, 0, layer);
     uint32_t count = lowering->placement->device_count;
     uint64_t elements = (uint64_t)lowering->model->n_embd * tokens;
     /* From a size on the payload is bf16: ggml-cuda.cu, ggml_backend_cuda_comm_allreduce. */
     uint64_t half_from = count == 2 ? 32768 : count == 3 ? 131072 : 262144;
     bool half = elements >= half_from;
 
+    op->a = op->out = lower_at(lowering, 0, OP_VALUE_SUMS);
+    op->columns = lowering->model->n_embd;
+    op->token_first = token_first;
+    op->tokens = tokens;
+    for (uint32_t d = 0; d < count; d++)
+        if (lowering->tail[d] != LOWER_NO_TASK)
+            op->members |= 1u << d;
     return (struct program_task){.kind = TASK_ALL_REDUCE,
                                  .device = 0,
                                  .layer = layer,
@@ -270,7 +326,7 @@ static struct program_task all_reduce_task(const struct lowering *lowering, int 
 
 static void all_reduce(struct lowering *lowering, int layer)
 {
-    struct program_task task = all_reduce_task(lowering, layer, lowering->step.tokens);
+    struct program_task task = all_reduce_task(lowering, layer, 0, lowering->step.tokens);
 
     for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
         task.queues |= UINT64_C(1) << program_queue_compute(d);
@@ -292,33 +348,53 @@ uint32_t lower_chunks(const struct lowering *lowering)
                : 1;
 }
 
+/* Tokens of a chunk; the last one takes what is left. */
+static uint32_t chunk_tokens(const struct lowering *lowering, uint32_t chunk)
+{
+    uint32_t chunks = lower_chunks(lowering), each = lowering->step.tokens / chunks;
+
+    return chunk + 1 < chunks ? each : lowering->step.tokens - chunk * each;
+}
+
 /* The next chunk of each device's projection; `ends` gets the tasks. */
-static void next_chunk(struct lowering *lowering, uint32_t layer, uint32_t *ends)
+static void next_chunk(struct lowering *lowering, uint32_t layer, uint32_t chunk, uint32_t *ends)
 {
     for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
         struct program_task task;
 
         if (lowering->failed)
             return;
+        if (lowering->tail[d] == LOWER_NO_TASK)
+            continue;
         task = lowering->program->tasks[lowering->tail[d]];
         task.dependency_count = 0;
+        for (uint32_t i = 0; i < task.op_count; i++) {
+            struct program_op *op = lower_op(lowering, OP_PARTIAL, d, (int)layer);
+
+            *op = lowering->program->ops[task.op_first + i];
+            op->token_first = chunk * task.tokens;
+            op->tokens = chunk_tokens(lowering, chunk);
+        }
         lower_kernel(lowering, d, (int)layer, task);
         ends[d] = (uint32_t)lowering->program->task_count - 1;
     }
 }
 
 /* A chunk's sum beside the computing streams: on the collective's own queue. */
-static uint32_t reduce_chunk(struct lowering *lowering, uint32_t layer, const uint32_t *ends)
+static uint32_t reduce_chunk(struct lowering *lowering, uint32_t layer, uint32_t chunk,
+                             const uint32_t *ends)
 {
-    uint32_t tokens = lowering->step.tokens / lower_chunks(lowering);
-    struct program_task task = all_reduce_task(lowering, (int)layer, tokens);
+    uint32_t first = chunk * (lowering->step.tokens / lower_chunks(lowering));
+    struct program_task task =
+        all_reduce_task(lowering, (int)layer, first, chunk_tokens(lowering, chunk));
     uint32_t index;
 
     task.queues = UINT64_C(1) << PROGRAM_QUEUE_BESIDE;
     index = lower_add(lowering, task);
 
     for (uint32_t d = 0; d < lowering->placement->device_count; d++)
-        lower_depend(lowering, ends[d]);
+        if (ends[d] != LOWER_NO_TASK)
+            lower_depend(lowering, ends[d]);
     return index;
 }
 
@@ -332,9 +408,9 @@ static void reduce_in_chunks(struct lowering *lowering, uint32_t layer)
     memcpy(ends, lowering->tail, sizeof ends);
     for (uint32_t chunk = 0; chunk < lower_chunks(lowering); chunk++) {
         if (chunk > 0)
-            next_chunk(lowering, layer, ends);
+            next_chunk(lowering, layer, chunk, ends);
         if (overlapped)
-            last = reduce_chunk(lowering, layer, ends);
+            last = reduce_chunk(lowering, layer, chunk, ends);
     }
     if (!overlapped) {
         all_reduce(lowering, (int)layer);
@@ -369,13 +445,17 @@ static void reduce(struct lowering *lowering, uint32_t layer, bool ends_in_proje
 
 /* A part of a block on every device that computes it. Under a tensor split each part ends
  * in partial results, which are then summed. */
-static void lower_part(struct lowering *lowering, uint32_t layer,
+static void lower_part(struct lowering *lowering, uint32_t layer, enum lower_part_kind kind,
                        void (*part)(struct lowering *, uint32_t, uint32_t))
 {
+    for (uint32_t d = 0; d < MACHINE_DEVICES_MAX; d++)
+        lowering->tail[d] = LOWER_NO_TASK;
     for (uint32_t d = 0; d < lowering->placement->device_count; d++)
         if (lower_computes(lowering, layer, d))
             part(lowering, layer, d);
     reduce(lowering, layer, part != lower_experts);
+    lowering->part = kind;
+    lowering->part_layer = layer;
 }
 
 static void lower_mixer(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -403,15 +483,15 @@ static void lower_layer(struct lowering *lowering, uint32_t layer)
             if (lower_computes(lowering, layer, d))
                 lower_mixer_head(lowering, layer, d);
         lower_visit_host_cache(lowering, layer);
-        lower_part(lowering, layer, lower_mixer_tail);
+        lower_part(lowering, layer, LOWER_PART_MIXER, lower_mixer_tail);
         lower_send_next(lowering, layer);
     } else {
-        lower_part(lowering, layer, lower_mixer);
+        lower_part(lowering, layer, LOWER_PART_MIXER, lower_mixer);
     }
     if (l->n_ff > 0)
-        lower_part(lowering, layer, lower_dense);
+        lower_part(lowering, layer, LOWER_PART_DENSE, lower_dense);
     if (l->n_expert > 0)
-        lower_part(lowering, layer, lower_experts);
+        lower_part(lowering, layer, LOWER_PART_EXPERTS, lower_experts);
 }
 
 static void lower_layers(struct lowering *lowering)
@@ -438,7 +518,7 @@ static void lower_layers(struct lowering *lowering)
         lower_layer(lowering, layer);
     }
     if (head < 0)
-        lower_head_on_host(lowering);
+        lower_head_on_host(lowering, at);
     else if (!tensor_split && head != at && lowering->step.outputs > 0)
         move_to(lowering, at, (uint32_t)head);
 }
@@ -452,6 +532,7 @@ static void end_step(struct lowering *lowering)
     for (uint32_t d = 0; d < placement->device_count && lowering->step.outputs > 0; d++) {
         if (placement->output_rows[d] == 0)
             continue;
+        lower_op_logits(lowering, d);
         lower_add(lowering,
                   (struct program_task){.kind = TASK_LOGITS,
                                         .device = (int16_t)d,

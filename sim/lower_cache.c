@@ -1,6 +1,6 @@
 /* A cache and recurrent states on the host, and how the issuing thread serves them.
  * docs/time-model.md, "Issue order". */
-#include "sim/lower_private.h"
+#include "sim/lower_ops.h"
 
 static bool is_delivered(const struct lowering *lowering, uint32_t layer, uint32_t d)
 {
@@ -42,6 +42,15 @@ static struct cache_row cache_row(const struct lowering *lowering, uint32_t laye
         .strided = placement->slices[layer].kv_heads[d] < l->n_head_kv};
 }
 
+/* What the host has of device `d`. */
+static struct program_operand at_host(enum op_value value, uint32_t d)
+{
+    struct program_operand operand = lower_at_host(value);
+
+    operand.slot = (uint8_t)d;
+    return operand;
+}
+
 /* New rows go to the host: the fork casts to a quantised cache type on the device
  * first; otherwise they go as f32 and the host converts. */
 static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
@@ -53,13 +62,18 @@ static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, ch
                 tensor_type_info(placement->plan.type_k)->quantised;
     struct program_task copy = lower_blocking_copy(TASK_KV_ROWS, d, (int)layer, 0);
 
+    enum op_value rows = part == 'k' ? OP_VALUE_KEY : OP_VALUE_VALUE;
+
     copy.launches = d > 0 && is_delivered(lowering, layer, 0);
     placement_kv_row(placement, layer, d, &k, &v);
     copy.part = part;
     copy.bytes = tokens * (cast ? cache_row(lowering, layer, d, part).bytes
                                 : 4.0 * (double)(part == 'k' ? k : v));
-    if (copy.bytes > 0)
-        lower_add(lowering, copy);
+    if (copy.bytes <= 0)
+        return;
+    lower_op_copy(lowering, (int)layer, lower_at(lowering, d, rows), at_host(rows, d),
+                  part == 'k' ? k : v);
+    lower_add(lowering, copy);
 }
 
 static struct program_task window_copy(const struct lowering *lowering, uint32_t layer, uint32_t d,
@@ -78,12 +92,36 @@ static struct program_task window_copy(const struct lowering *lowering, uint32_t
     return copy;
 }
 
+/* Every cell of the window, the heads of device `d`, into place `place` of its ring. */
+static void copy_cells(struct lowering *lowering, uint32_t layer, uint32_t d, char part,
+                       uint32_t place)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+    uint64_t dim = part == 'k' ? l->head_dim_k : l->head_dim_v;
+    struct program_op *op = lower_op(lowering, OP_COPY, d, (int)layer);
+
+    op->a = lower_at_host(part == 'k' ? OP_VALUE_CACHE_K : OP_VALUE_CACHE_V);
+    op->out.value = part == 'k' ? OP_VALUE_WINDOW_K : OP_VALUE_WINDOW_V;
+    op->out.slot = (uint8_t)place;
+    op->width = slices->kv_heads[d] * dim;
+    op->segments = 1;
+    op->from.row = l->n_head_kv * dim;
+    op->from.first =
+        dim * share_first(slices->rotation, slices->kv_heads, placement->device_count, d);
+    op->to.row = op->width;
+    op->sliding = l->window > 0;
+}
+
 static void deliver_window(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
 {
     struct program_task copy = window_copy(lowering, layer, d, part);
 
-    if (copy.bytes_per_cell > 0)
-        lower_add(lowering, copy);
+    if (copy.bytes_per_cell <= 0)
+        return;
+    copy_cells(lowering, layer, d, part, 0);
+    lower_add(lowering, copy);
 }
 
 /* ---- windows sent ahead ---- */
@@ -114,6 +152,8 @@ static void send_ahead(struct lowering *lowering, uint32_t d, const uint32_t *af
         copy.launches = 1;
         if (copy.bytes_per_cell <= 0)
             continue;
+        copy_cells(lowering, ring->next_layer, d, *part,
+                   ring->sent_count % (lowering->placement->plan.delivery_depth + 1));
         ring->sent[ring->sent_count % LOWER_RING_PLACES] = lower_add(lowering, copy);
         if (after != NULL)
             lower_depend(lowering, *after);
@@ -154,7 +194,7 @@ static void await_window(struct lowering *lowering, uint32_t layer, uint32_t d)
                                               .tensor = -1,
                                               .queues = UINT64_C(1) << program_queue_compute(d)});
     lower_depend(lowering, ring->sent[ring->used_count % LOWER_RING_PLACES]);
-    ring->used_count++;
+    ring->place = ring->used_count++;
 }
 
 void lower_send_next(struct lowering *lowering, uint32_t layer)
@@ -165,6 +205,36 @@ void lower_send_next(struct lowering *lowering, uint32_t layer)
 }
 
 /* ---- attention on the host ---- */
+
+static void attend_ops(struct lowering *lowering, uint32_t layer)
+{
+    lowering->on_host = true;
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
+        struct program_op *op;
+
+        if (!is_delivered(lowering, layer, d))
+            continue;
+        lower_op_attend(lowering, layer, d, -1);
+        op = &lowering->program->ops[lowering->program->op_count - 1];
+        op->a.slot = op->out.slot = (uint8_t)d;
+    }
+    lowering->on_host = false;
+}
+
+static void store_ops(struct lowering *lowering, uint32_t layer)
+{
+    lowering->on_host = true;
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
+        size_t first = lowering->program->op_count;
+
+        if (!is_delivered(lowering, layer, d))
+            continue;
+        lower_op_store(lowering, layer, d, -1);
+        for (size_t i = first; i < lowering->program->op_count; i++)
+            lowering->program->ops[i].a.slot = (uint8_t)d;
+    }
+    lowering->on_host = false;
+}
 
 /* The queries come to the host, and the results go back. The pool reads every cached row
  * once, and computes with each query head. */
@@ -188,6 +258,8 @@ static void attend_on_host(struct lowering *lowering, uint32_t layer)
 
         if (!is_delivered(lowering, layer, d))
             continue;
+        lower_op_copy(lowering, (int)layer, lower_at(lowering, d, OP_VALUE_QUERY),
+                      at_host(OP_VALUE_QUERY, d), (uint64_t)heads * l->head_dim_k);
         lower_add(lowering, lower_blocking_copy(TASK_ACTIVATIONS, d, (int)layer,
                                                 4 * heads * l->head_dim_k * tokens));
         task.bytes_per_cell +=
@@ -195,12 +267,18 @@ static void attend_on_host(struct lowering *lowering, uint32_t layer)
             lower_streams(lowering);
         task.flops_per_cell += 2.0 * (l->head_dim_k + l->head_dim_v) * heads * tokens;
     }
+    attend_ops(lowering, layer);
     lower_add(lowering, task);
-    for (uint32_t d = 0; d < placement->device_count; d++)
-        if (is_delivered(lowering, layer, d))
-            lower_add(lowering, lower_blocking_copy(TASK_INPUT, d, (int)layer,
-                                                    4.0 * placement->slices[layer].q_heads[d] *
-                                                        l->head_dim_v * tokens));
+    for (uint32_t d = 0; d < placement->device_count; d++) {
+        uint64_t width = (uint64_t)placement->slices[layer].q_heads[d] * l->head_dim_v;
+
+        if (!is_delivered(lowering, layer, d))
+            continue;
+        lower_op_copy(lowering, (int)layer, at_host(OP_VALUE_ATTENDED, d),
+                      lower_at(lowering, d, OP_VALUE_ATTENDED), width);
+        lower_add(lowering,
+                  lower_blocking_copy(TASK_INPUT, d, (int)layer, 4.0 * (double)width * tokens));
+    }
 }
 
 /* ---- a layer ---- */
@@ -226,6 +304,7 @@ void lower_visit_host_cache(struct lowering *lowering, uint32_t layer)
         if (is_delivered(lowering, layer, d))
             stored += 2 * (cache_row(lowering, layer, d, 'k').bytes +
                            cache_row(lowering, layer, d, 'v').bytes);
+    store_ops(lowering, layer);
     lower_host(lowering, TASK_KV_STORE, (int)layer, stored * lowering->step.tokens, 0);
     if (lowering->placement->attn_on_host) {
         attend_on_host(lowering, layer);
@@ -264,5 +343,6 @@ void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t 
         lower_host(lowering, TASK_HOST_STATE, (int)layer, 2 * (state + conv), 0);
     }
     lower_sync(lowering, d, 0);
+    lower_op_state(lowering, layer, d, before);
     lower_add(lowering, copy);
 }

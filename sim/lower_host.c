@@ -1,6 +1,6 @@
 /* Layers and experts on the host, and how the issuing thread serves them.
  * docs/time-model.md, "Issue order". */
-#include "sim/lower_private.h"
+#include "sim/lower_ops.h"
 
 /* ---- layers on the host ---- */
 
@@ -35,11 +35,35 @@ static double weight_bytes(const struct lowering *lowering, uint32_t layer)
 }
 
 /* A block on the CPU, which the issuing thread runs with its pool. */
+/* The operations of a block in the host's memory; its slices are whole, those of device 0. */
+static void block_ops(struct lowering *lowering, uint32_t layer)
+{
+    const struct model_layer *l = &lowering->model->layers[layer];
+
+    lowering->on_host = true;
+    lower_mixer_head(lowering, layer, 0);
+    lower_mixer_tail(lowering, layer, 0);
+    lowering->part_layer = layer;
+    lowering->part = LOWER_PART_MIXER;
+    if (l->n_ff > 0) {
+        lower_dense(lowering, layer, 0);
+        lowering->part = LOWER_PART_DENSE;
+    }
+    if (l->n_expert > 0) {
+        lower_experts(lowering, layer, 0);
+        lowering->part = LOWER_PART_EXPERTS;
+    }
+    lower_op_join(lowering, 0);
+    lowering->part = LOWER_PART_NONE;
+    lowering->on_host = false;
+}
+
 void lower_on_host(struct lowering *lowering, uint32_t layer)
 {
     const struct plan *plan = &lowering->placement->plan;
     const struct model_layer *l = &lowering->model->layers[layer];
 
+    block_ops(lowering, layer);
     lower_add(
         lowering,
         (struct program_task){
@@ -58,7 +82,8 @@ void lower_on_host(struct lowering *lowering, uint32_t layer)
                                        tensor_type_row_bytes(plan->type_v, model_layer_v_row(l)))});
 }
 
-void lower_head_on_host(struct lowering *lowering)
+/* The head on the CPU; `at` is the device that has the residual stream, below 0 for the host. */
+void lower_head_on_host(struct lowering *lowering, int at)
 {
     const struct model_tensor *output = model_find_tensor(lowering->model, -1, TENSOR_ROLE_OUTPUT);
 
@@ -66,6 +91,20 @@ void lower_head_on_host(struct lowering *lowering)
         output = model_find_tensor(lowering->model, -1, TENSOR_ROLE_TOKEN_EMBD);
     if (output == NULL || lowering->step.outputs == 0)
         return;
+    if (at >= 0) {
+        lower_sync(lowering, (uint32_t)at, 1);
+        lower_op_join(lowering, (uint32_t)at);
+        lowering->part = LOWER_PART_NONE;
+        lower_op_copy(lowering, -1, lower_at(lowering, (uint32_t)at, OP_VALUE_RESIDUAL),
+                      lower_at_host(OP_VALUE_RESIDUAL), lowering->model->n_embd);
+        lower_add(lowering,
+                  lower_blocking_copy(TASK_ACTIVATIONS, (uint32_t)at, -1,
+                                      4.0 * lowering->model->n_embd * lowering->step.tokens));
+    }
+    lowering->on_host = true;
+    lower_op_head_norm(lowering, 0);
+    lower_op_head(lowering, 0, output, (struct program_slice){.axis = 1}, output->ne[1]);
+    lowering->on_host = false;
     lower_add(lowering,
               (struct program_task){.kind = TASK_HOST_LAYER,
                                     .device = PROGRAM_AT_HOST,
@@ -80,9 +119,18 @@ void lower_head_on_host(struct lowering *lowering)
                                     .bytes = (double)output->bytes});
 }
 
+/* The weights of a block, or of its experts, come to device `d`. */
+static void stage(struct lowering *lowering, uint32_t d, uint32_t layer, bool experts)
+{
+    struct program_op *op = lower_op(lowering, OP_STAGE, d, (int)layer);
+
+    op->rows = experts;
+}
+
 /* Weights on their way to the device that computes an offloaded block. */
 void lower_ship_weights(struct lowering *lowering, uint32_t layer)
 {
+    stage(lowering, 0, layer, false);
     lower_add(lowering, (struct program_task){.kind = TASK_WEIGHTS,
                                               .device = 0,
                                               .layer = (int32_t)layer,
@@ -109,6 +157,12 @@ static double expert_bytes(const struct lowering *lowering, uint32_t layer)
     return sum;
 }
 
+static void copy_route(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    lower_op_copy(lowering, (int)layer, lower_at(lowering, d, OP_VALUE_ROUTE),
+                  lower_at_host(OP_VALUE_ROUTE), lowering->model->layers[layer].n_expert_used);
+}
+
 void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
     double activations = 4.0 * lowering->model->n_embd * lowering->step.tokens;
@@ -118,6 +172,7 @@ void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
     lower_host(lowering, TASK_SPLIT, (int)layer, 0, 2);
     lower_sync(lowering, d, 0);
     if (lowering->step.tokens >= LOWER_OFFLOAD_TOKENS) {
+        stage(lowering, d, layer, true);
         lower_add(lowering,
                   (struct program_task){.kind = TASK_WEIGHTS,
                                         .device = (int16_t)d,
@@ -128,7 +183,13 @@ void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
                                         .queues = UINT64_C(1) << program_queue_compute(d)});
         return;
     }
+    lower_op_copy(lowering, (int)layer, lower_at(lowering, d, OP_VALUE_NORMED),
+                  lower_at_host(OP_VALUE_NORMED), lowering->model->n_embd);
+    copy_route(lowering, layer, d);
     lower_add(lowering, out);
+    lowering->on_host = true;
+    lower_expert_products(lowering, layer, d);
+    lowering->on_host = false;
     lower_add(lowering, (struct program_task){.kind = TASK_HOST_LAYER,
                                               .device = PROGRAM_AT_HOST,
                                               .layer = (int32_t)layer,
@@ -136,5 +197,10 @@ void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
                                               .blocking = true,
                                               .queues = UINT64_C(1) << PROGRAM_QUEUE_WORKERS,
                                               .bytes = expert_bytes(lowering, layer)});
+    if (lowering->placement->slices[layer].n_ff_exp[d] > 0) {
+        lower_op_copy(lowering, (int)layer, lower_at_host(OP_VALUE_SUMS),
+                      lower_at(lowering, d, OP_VALUE_SUMS), lowering->model->n_embd);
+        lowering->tail[d] = (uint32_t)lowering->program->task_count;
+    }
     lower_add(lowering, in);
 }

@@ -2,7 +2,7 @@
  * lists them with their sources). Work is what the device's slice needs. */
 #include <string.h>
 
-#include "sim/lower_private.h"
+#include "sim/lower_ops.h"
 
 static const struct model_tensor *find(const struct lowering *lowering, int layer,
                                        enum tensor_role role)
@@ -23,10 +23,10 @@ static double quantising_bytes(enum tensor_type type, double values)
     return tensor_type_info(type)->quantised ? (4 + 36 / 32.0) * values : 0;
 }
 
-/* A product with rows x columns of a weight; nothing where the slice is empty. */
-static void matmul(struct lowering *lowering, uint32_t d, int layer,
-                   const struct model_tensor *weight, struct program_slice slice, uint64_t rows,
-                   uint64_t columns, uint32_t tokens, uint32_t kernels)
+/* The task of a product with rows x columns of a weight; nothing where the slice is empty. */
+static void matmul_task(struct lowering *lowering, uint32_t d, int layer,
+                        const struct model_tensor *weight, struct program_slice slice,
+                        uint64_t rows, uint64_t columns, uint32_t tokens, uint32_t kernels)
 {
     struct program_task task = kernel_task(TASK_MATMUL, kernels);
 
@@ -45,16 +45,34 @@ static void matmul(struct lowering *lowering, uint32_t d, int layer,
     lower_kernel(lowering, d, layer, task);
 }
 
+/* A product with its operands, of all tokens. */
+static void matmul(struct lowering *lowering, uint32_t d, int layer,
+                   const struct model_tensor *weight, struct program_slice slice, uint64_t rows,
+                   uint64_t columns, enum op_value from, enum op_value to, uint32_t kernels)
+{
+    if (weight == NULL || rows == 0)
+        return;
+    lower_op_matmul(lowering, d, layer, weight, slice, rows, from, to);
+    matmul_task(lowering, d, layer, weight, slice, rows, columns, lowering->step.tokens, kernels);
+}
+
 /* The projection whose result the devices' partial sums are: in chunks of tokens if the
  * plan says so, of which this appends the first. */
 static void tail_matmul(struct lowering *lowering, uint32_t d, uint32_t layer,
                         const struct model_tensor *weight, struct program_slice slice,
-                        uint64_t columns)
+                        uint64_t columns, enum op_value from)
 {
-    uint32_t tokens = lowering->step.tokens / lower_chunks(lowering);
+    uint32_t chunks = lower_chunks(lowering), tokens = lowering->step.tokens / chunks;
 
-    matmul(lowering, d, (int)layer, weight, slice, lowering->model->n_embd, columns, tokens, 2);
-    lowering->tail[d] = (uint32_t)lowering->program->task_count - 1;
+    if (weight == NULL || columns == 0)
+        return;
+    lower_op_partial(lowering, d, (int)layer, weight, slice, columns, from);
+    for (size_t i = lowering->op_pending; i < lowering->program->op_count && chunks > 1; i++)
+        lowering->program->ops[i].tokens = tokens;
+    matmul_task(lowering, d, (int)layer, weight, slice, lowering->model->n_embd, columns, tokens,
+                2);
+    if (!lowering->on_host)
+        lowering->tail[d] = (uint32_t)lowering->program->task_count - 1;
 }
 
 /* An element-wise kernel that moves `bytes` through device memory. */
@@ -66,22 +84,6 @@ static void elementwise(struct lowering *lowering, uint32_t d, int layer, enum t
     task.bytes = bytes;
     task.tokens = lowering->step.tokens;
     lower_kernel(lowering, d, layer, task);
-}
-
-/* Where device `d`'s part begins when parts are laid out in rotated device order. */
-static uint64_t first_of(const struct share_slices *slices, const uint32_t *parts, uint32_t count,
-                         uint32_t d)
-{
-    uint64_t first = 0;
-
-    for (uint32_t j = 0; j < count; j++) {
-        uint32_t device = (j + slices->rotation) % count;
-
-        if (device == d)
-            break;
-        first += parts[device];
-    }
-    return first;
 }
 
 static struct program_slice rows_of(uint64_t first, uint64_t count)
@@ -127,8 +129,8 @@ static void attention_head(struct lowering *lowering, uint32_t layer, uint32_t d
     const struct model_layer *l = &lowering->model->layers[layer];
     const struct share_slices *slices = &placement->slices[layer];
     uint32_t count = placement->device_count, tokens = lowering->step.tokens;
-    uint64_t q_first = first_of(slices, slices->q_heads, count, d);
-    uint64_t kv_first = first_of(slices, slices->kv_heads, count, d);
+    uint64_t q_first = share_first(slices->rotation, slices->q_heads, count, d);
+    uint64_t kv_first = share_first(slices->rotation, slices->kv_heads, count, d);
     uint64_t q_rows = (uint64_t)slices->q_heads[d] * l->head_dim_k * (l->q_gated ? 2 : 1);
     uint64_t k_rows = (uint64_t)slices->kv_heads[d] * l->head_dim_k;
     uint64_t v_rows = (uint64_t)slices->kv_heads[d] * l->head_dim_v;
@@ -136,19 +138,25 @@ static void attention_head(struct lowering *lowering, uint32_t layer, uint32_t d
     bool quantised = tensor_type_info(placement->plan.type_k)->quantised;
 
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_Q),
-           rows_of(q_first * l->head_dim_k * (l->q_gated ? 2 : 1), q_rows), q_rows, columns, tokens,
-           2);
+           rows_of(q_first * l->head_dim_k * (l->q_gated ? 2 : 1), q_rows), q_rows, columns,
+           OP_VALUE_NORMED, l->q_gated ? OP_VALUE_QUERY_GATE : OP_VALUE_QUERY, 2);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_K),
-           rows_of(kv_first * l->head_dim_k, k_rows), k_rows, columns, tokens, 2);
+           rows_of(kv_first * l->head_dim_k, k_rows), k_rows, columns, OP_VALUE_NORMED,
+           OP_VALUE_KEY, 2);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_V),
-           rows_of(kv_first * l->head_dim_v, v_rows), v_rows, columns, tokens, 2);
+           rows_of(kv_first * l->head_dim_v, v_rows), v_rows, columns, OP_VALUE_NORMED,
+           OP_VALUE_VALUE, 2);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_GATE),
            rows_of(q_first * l->head_dim_v, (uint64_t)slices->q_heads[d] * l->head_dim_v),
-           (uint64_t)slices->q_heads[d] * l->head_dim_v, columns, tokens, 2);
-    if (q_rows > 0)
-        elementwise(lowering, d, (int)layer, TASK_ROPE,
-                    8.0 * (double)(q_rows + k_rows + v_rows) * tokens,
-                    (l->q_gated ? 7u : 3u) + (quantised ? 3u : 0u));
+           (uint64_t)slices->q_heads[d] * l->head_dim_v, columns, OP_VALUE_NORMED, OP_VALUE_GATE,
+           2);
+    if (q_rows == 0)
+        return;
+    lower_op_rope(lowering, layer, d,
+                  lowering->on_host || (placement->kv_resident[layer] >> d & 1) != 0);
+    elementwise(lowering, d, (int)layer, TASK_ROPE,
+                8.0 * (double)(q_rows + k_rows + v_rows) * tokens,
+                (l->q_gated ? 7u : 3u) + (quantised ? 3u : 0u));
 }
 
 static void attention(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -174,8 +182,10 @@ static void attention(struct lowering *lowering, uint32_t layer, uint32_t d)
     task.bytes = 8.0 * slices->q_heads[d] * l->head_dim_v * task.tokens;
     if (task.heads == 0 || lower_attends_on_host(lowering, layer, d))
         return;
+    lower_attention_ops(lowering, layer, d);
     lower_kernel(lowering, d, (int)layer, task);
-    lowering->attention[d] = (uint32_t)lowering->program->task_count - 1;
+    if (!lowering->on_host)
+        lowering->attention[d] = (uint32_t)lowering->program->task_count - 1;
 }
 
 static void attention_tail(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -185,12 +195,15 @@ static void attention_tail(struct lowering *lowering, uint32_t layer, uint32_t d
     const struct share_slices *slices = &placement->slices[layer];
     const struct model_tensor *output = find(lowering, (int)layer, TENSOR_ROLE_ATTN_OUTPUT);
     uint64_t columns = (uint64_t)slices->q_heads[d] * l->head_dim_v;
-    uint64_t first = first_of(slices, slices->q_heads, placement->device_count, d) * l->head_dim_v;
+    uint64_t first =
+        share_first(slices->rotation, slices->q_heads, placement->device_count, d) * l->head_dim_v;
 
     attention(lowering, layer, d);
     if (l->mixer == MODEL_MIXER_MLA && output != NULL)
         columns = output->ne[0] / l->n_head * slices->q_heads[d];
-    tail_matmul(lowering, d, layer, output, columns_of(first, columns), columns);
+    if (columns > 0 && (l->q_gated || find(lowering, (int)layer, TENSOR_ROLE_ATTN_GATE) != NULL))
+        lower_op_gate(lowering, layer, d);
+    tail_matmul(lowering, d, layer, output, columns_of(first, columns), columns, OP_VALUE_ATTENDED);
 }
 
 /* ---- latent attention ---- */
@@ -203,12 +216,13 @@ static void latent_head(struct lowering *lowering, uint32_t layer, uint32_t d)
         TENSOR_ROLE_ATTN_KV_A_MQA, TENSOR_ROLE_ATTN_K_B, TENSOR_ROLE_ATTN_V_B,
     };
 
+    lowering->program->not_executable = "latent attention";
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         const struct model_tensor *weight = find(lowering, (int)layer, roles[i]);
 
         if (weight != NULL)
-            matmul(lowering, d, (int)layer, weight, (struct program_slice){.axis = 1},
-                   weight->ne[1] * weight->ne[2], weight->ne[0], lowering->step.tokens, 2);
+            matmul_task(lowering, d, (int)layer, weight, (struct program_slice){.axis = 1},
+                        weight->ne[1] * weight->ne[2], weight->ne[0], lowering->step.tokens, 2);
     }
     elementwise(lowering, d, (int)layer, TASK_ROPE,
                 8.0 * lowering->model->layers[layer].head_dim_k * lowering->step.tokens, 5);
@@ -221,10 +235,10 @@ static void delta_net_head(struct lowering *lowering, uint32_t layer, uint32_t d
     const struct placement *placement = lowering->placement;
     const struct model_layer *l = &lowering->model->layers[layer];
     const struct share_slices *slices = &placement->slices[layer];
-    uint32_t tokens = lowering->step.tokens, segments = 2 + l->gdn_v_heads / l->gdn_k_heads;
+    uint32_t segments = 2 + l->gdn_v_heads / l->gdn_k_heads;
     uint64_t key = (uint64_t)slices->gdn_k_heads[d] * l->gdn_state_dim;
     uint64_t value = (uint64_t)slices->gdn_v_heads[d] * l->gdn_state_dim;
-    uint64_t first = first_of(slices, slices->gdn_k_heads, placement->device_count, d);
+    uint64_t first = share_first(slices->rotation, slices->gdn_k_heads, placement->device_count, d);
     uint64_t columns = lowering->model->n_embd;
     struct program_slice qkv = {
         .axis = 1, .segments = (uint8_t)segments, .first = first * l->gdn_state_dim, .count = key};
@@ -234,13 +248,13 @@ static void delta_net_head(struct lowering *lowering, uint32_t layer, uint32_t d
     heads.first = first;
     heads.count = slices->gdn_k_heads[d];
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_QKV), qkv,
-           2 * key + value, columns, tokens, 2);
+           2 * key + value, columns, OP_VALUE_NORMED, OP_VALUE_MIX, 2);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_GATE), values,
-           value, columns, tokens, 2);
+           value, columns, OP_VALUE_NORMED, OP_VALUE_GATE, 2);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_SSM_BETA), heads,
-           slices->gdn_v_heads[d], columns, tokens, 2);
+           slices->gdn_v_heads[d], columns, OP_VALUE_NORMED, OP_VALUE_BETA, 2);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_SSM_ALPHA), heads,
-           slices->gdn_v_heads[d], columns, tokens, 2);
+           slices->gdn_v_heads[d], columns, OP_VALUE_NORMED, OP_VALUE_ALPHA, 2);
 }
 
 static void delta_net_tail(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -262,16 +276,18 @@ static void delta_net_tail(struct lowering *lowering, uint32_t layer, uint32_t d
                        (double)(model_layer_recurrent_state(l) + model_layer_conv_state(l));
     task.bytes = 24.0 * (double)(2 * key + 2 * value) * task.tokens +
                  lowering->step.snapshots * task.state_bytes;
-    if (task.heads > 0)
+    if (task.heads > 0) {
+        lower_op_delta_net(lowering, layer, d);
         lower_kernel(lowering, d, (int)layer, task);
+    }
     tail_matmul(lowering, d, layer, find(lowering, (int)layer, TENSOR_ROLE_SSM_OUT),
-                (struct program_slice){
-                    .axis = 0,
-                    .segments = (uint8_t)(l->gdn_v_heads / l->gdn_k_heads),
-                    .first = first_of(slices, slices->gdn_k_heads, placement->device_count, d) *
-                             l->gdn_state_dim,
-                    .count = key},
-                value);
+                (struct program_slice){.axis = 0,
+                                       .segments = (uint8_t)(l->gdn_v_heads / l->gdn_k_heads),
+                                       .first = share_first(slices->rotation, slices->gdn_k_heads,
+                                                            placement->device_count, d) *
+                                                l->gdn_state_dim,
+                                       .count = key},
+                value, OP_VALUE_ATTENDED);
 }
 
 /* Projections that no role names: a drafter's own. */
@@ -281,8 +297,8 @@ static void other_projections(struct lowering *lowering, int layer, uint32_t d, 
         const struct model_tensor *tensor = &lowering->model->tensors[i];
 
         if (tensor->layer == layer && tensor->role == TENSOR_ROLE_OTHER && tensor->ne[1] > 1)
-            matmul(lowering, d, layer, tensor, (struct program_slice){.axis = 1}, tensor->ne[1],
-                   tensor->ne[0], tokens, 2);
+            matmul_task(lowering, d, layer, tensor, (struct program_slice){.axis = 1},
+                        tensor->ne[1], tensor->ne[0], tokens, 2);
     }
 }
 
@@ -290,6 +306,9 @@ void lower_mixer_head(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
     uint32_t extra = extra_norms(lowering, layer);
 
+    lower_op_join(lowering, d);
+    lower_op_norm(lowering, d, (int)layer, OP_VALUE_RESIDUAL, OP_VALUE_NORMED,
+                  TENSOR_ROLE_ATTN_NORM);
     norm(lowering, layer, d, layer > 0);
     if (extra > 0)
         elementwise(lowering, d, (int)layer, TASK_NORM,
@@ -319,24 +338,37 @@ void lower_mixer_tail(struct lowering *lowering, uint32_t layer, uint32_t d)
 /* ---- feed-forward ---- */
 
 /* gate, up, activation and down of width `width` (this device's part). At one token the
- * two products and the activation are one kernel. */
+ * two products and the activation are one kernel. What the devices hold parts of ends in
+ * sums; shared experts, which each has whole, in a result. */
 static void dense(struct lowering *lowering, uint32_t layer, uint32_t d,
-                  const enum tensor_role roles[3], uint64_t first, uint64_t width)
+                  const enum tensor_role roles[3], uint64_t first, uint64_t width, bool shared)
 {
+    const struct model_tensor *down = find(lowering, (int)layer, roles[2]);
     uint32_t tokens = lowering->step.tokens;
     uint64_t n_embd = lowering->model->n_embd;
+    const struct model_tensor *up = find(lowering, (int)layer, roles[1]);
     bool fused = tokens == 1;
 
-    if (width == 0)
+    if (width == 0 || up == NULL || down == NULL)
         return;
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, roles[0]), rows_of(first, width),
-           width, n_embd, tokens, 2);
-    matmul(lowering, d, (int)layer, find(lowering, (int)layer, roles[1]), rows_of(first, width),
-           width, n_embd, tokens, fused ? 0 : 2);
-    if (!fused)
+           width, n_embd, OP_VALUE_NORMED, OP_VALUE_FF_GATE, 2);
+    lower_op_matmul(lowering, d, (int)layer, up, rows_of(first, width), width, OP_VALUE_NORMED,
+                    OP_VALUE_FF_UP);
+    if (fused)
+        lower_op_glu(lowering, layer, d, width);
+    matmul_task(lowering, d, (int)layer, up, rows_of(first, width), width, n_embd, tokens,
+                fused ? 0 : 2);
+    if (!fused) {
+        lower_op_glu(lowering, layer, d, width);
         elementwise(lowering, d, (int)layer, TASK_GLU, 12.0 * (double)width * tokens, 1);
-    tail_matmul(lowering, d, layer, find(lowering, (int)layer, roles[2]), columns_of(first, width),
-                width);
+    }
+    if (!shared) {
+        tail_matmul(lowering, d, layer, down, columns_of(first, width), width, OP_VALUE_FF_GATE);
+        return;
+    }
+    lower_op_shared(lowering, layer, d, down);
+    matmul_task(lowering, d, (int)layer, down, columns_of(first, width), n_embd, width, tokens, 2);
 }
 
 /* Experts that a batch touches when the router chooses them evenly. */
@@ -358,6 +390,7 @@ static void expert_product(struct lowering *lowering, uint32_t layer, uint32_t d
 
     if (weight == NULL || rows == 0 || columns == 0)
         return;
+    lower_op_experts(lowering, layer, d, weight, slice, rows, columns);
     task.tensor = (int32_t)(weight - lowering->model->tensors);
     task.slice = slice;
     task.type = weight->type;
@@ -375,36 +408,50 @@ static void expert_product(struct lowering *lowering, uint32_t layer, uint32_t d
 
 static void experts(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
-    const struct placement *placement = lowering->placement;
     const struct model_layer *l = &lowering->model->layers[layer];
-    const struct share_slices *slices = &placement->slices[layer];
-    const struct model_tensor *router = find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_INP);
-    uint64_t n_embd = lowering->model->n_embd, width = slices->n_ff_exp[d];
-    uint64_t first = first_of(slices, slices->n_ff_exp, placement->device_count, d);
-    struct program_slice rows = rows_of(first, width), fused = rows;
     double tokens = lowering->step.tokens;
 
-    fused.segments = 2;
-    matmul(lowering, d, (int)layer, router, (struct program_slice){.axis = 1}, l->n_expert, n_embd,
-           lowering->step.tokens, 1);
+    matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_INP),
+           (struct program_slice){.axis = 1}, l->n_expert, lowering->model->n_embd,
+           lower_router_input(lowering, layer), OP_VALUE_ROUTER, 1);
+    lower_op_route(lowering, layer, d);
     elementwise(lowering, d, (int)layer, TASK_ROUTER, 8.0 * l->n_expert * tokens,
                 lowering->step.tokens == 1 ? 1 : 3);
-    if (placement_has_experts_on_host(placement, layer)) {
+    if (placement_has_experts_on_host(lowering->placement, layer)) {
         lower_host_experts(lowering, layer, d);
         if (lowering->step.tokens < LOWER_OFFLOAD_TOKENS)
             return;
     }
+    lower_expert_products(lowering, layer, d);
+}
+
+/* What is computed with the chosen experts, wherever they are. */
+void lower_expert_products(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+    uint64_t n_embd = lowering->model->n_embd, width = slices->n_ff_exp[d];
+    uint64_t first = share_first(slices->rotation, slices->n_ff_exp, placement->device_count, d);
+    struct program_slice rows = rows_of(first, width), fused = rows;
+    double tokens = lowering->step.tokens;
+
+    fused.segments = 2;
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_EXPS), rows,
                    width, n_embd);
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_UP_EXPS), rows,
                    width, n_embd);
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_UP_EXPS),
                    fused, 2 * width, n_embd);
-    if (width > 0)
+    if (width > 0) {
+        lower_op_glu(lowering, layer, d, width);
         elementwise(lowering, d, (int)layer, TASK_GLU,
                     12.0 * (double)width * l->n_expert_used * tokens, 1);
+    }
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_DOWN_EXPS),
                    columns_of(first, width), n_embd, width);
+    if (width > 0 && !lowering->on_host)
+        lowering->tail[d] = (uint32_t)lowering->program->task_count - 1;
     elementwise(lowering, d, (int)layer, TASK_ADD,
                 4.0 * (double)n_embd * tokens * (2 * l->n_expert_used + 1), 2);
 }
@@ -416,9 +463,13 @@ void lower_dense(struct lowering *lowering, uint32_t layer, uint32_t d)
     const struct placement *placement = lowering->placement;
     const struct share_slices *slices = &placement->slices[layer];
 
+    lower_op_join(lowering, d);
+    lower_op_norm(lowering, d, (int)layer, OP_VALUE_RESIDUAL, OP_VALUE_NORMED,
+                  lower_ffn_norm(lowering, layer));
     norm(lowering, layer, d, true);
-    dense(lowering, layer, d, roles, first_of(slices, slices->n_ff, placement->device_count, d),
-          slices->n_ff[d]);
+    dense(lowering, layer, d, roles,
+          share_first(slices->rotation, slices->n_ff, placement->device_count, d), slices->n_ff[d],
+          false);
 }
 
 void lower_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -426,9 +477,12 @@ void lower_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
     static const enum tensor_role shared[3] = {TENSOR_ROLE_FFN_GATE_SHEXP, TENSOR_ROLE_FFN_UP_SHEXP,
                                                TENSOR_ROLE_FFN_DOWN_SHEXP};
 
+    lower_op_join(lowering, d);
+    lower_op_experts_norm(lowering, layer, d);
     norm(lowering, layer, d, true);
     experts(lowering, layer, d);
-    dense(lowering, layer, d, shared, 0, lowering->model->layers[layer].n_ff_shexp); /* mirrored */
+    dense(lowering, layer, d, shared, 0, lowering->model->layers[layer].n_ff_shexp,
+          true); /* mirrored */
 }
 
 void lower_output_head(struct lowering *lowering, uint32_t d)
@@ -441,12 +495,13 @@ void lower_output_head(struct lowering *lowering, uint32_t d)
         return;
     if (output == NULL)
         output = find(lowering, -1, TENSOR_ROLE_TOKEN_EMBD);
-    for (uint32_t e = 0; e < d; e++)
-        first += placement->output_rows[e];
+    first = lower_head_first(lowering, d);
     if (strcmp(lowering->model->arch, "dflash") == 0)
         other_projections(lowering, -1, d, lowering->step.outputs);
+    lower_op_head_norm(lowering, d);
     elementwise(lowering, d, -1, TASK_NORM, 20.0 * lowering->model->n_embd * lowering->step.outputs,
                 2);
-    matmul(lowering, d, -1, output, rows_of(first % lowering->model->n_vocab, rows), rows,
-           lowering->model->n_embd, lowering->step.outputs, 2);
+    lower_op_head(lowering, d, output, rows_of(first, rows), rows);
+    matmul_task(lowering, d, -1, output, rows_of(first, rows), rows, lowering->model->n_embd,
+                lowering->step.outputs, 2);
 }

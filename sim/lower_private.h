@@ -8,12 +8,18 @@
  * host: GGML_OP_OFFLOAD_MIN_BATCH. The meta device of a tensor split cannot. */
 enum { LOWER_OFFLOAD_TOKENS = 32 };
 
+#define LOWER_NO_TASK UINT32_MAX
+
+/* Part of a block whose result has not been added to the residual stream yet. */
+enum lower_part_kind { LOWER_PART_NONE, LOWER_PART_MIXER, LOWER_PART_DENSE, LOWER_PART_EXPERTS };
+
 /* Windows sent ahead to a device: a ring of `delivery_depth` + 1 places. */
 enum { LOWER_RING_PLACES = PLAN_DELIVERY_DEPTH_MAX + 1 };
 
 struct lower_ring {
     uint32_t next_layer; /* the first whose window has not been sent */
     uint32_t sent_count, used_count;
+    uint32_t place;                   /* count of the window that the layer under way attends to */
     uint32_t sent[LOWER_RING_PLACES]; /* last copy of each window under way */
 };
 
@@ -23,8 +29,15 @@ struct lowering {
     const struct model *model;
     struct program_step step;
     bool direct; /* kernels are launched one by one; else parts are replayed graphs */
-    uint32_t tail[MACHINE_DEVICES_MAX]; /* the projection that ends a part, per device */
-    uint32_t open;                      /* bit d: device d's current graph part has been launched */
+    uint32_t tail[MACHINE_DEVICES_MAX]; /* the projection that ends a part, per device;
+                                           LOWER_NO_TASK: the device has none */
+    enum lower_part_kind part;          /* whose result has not joined the residual stream */
+    uint32_t part_layer;
+    bool on_host;      /* operations work in the host's memory, and make no tasks */
+    size_t op_pending; /* first operation of the task that is appended next */
+    size_t op_capacity;
+    struct program_op spare_op;
+    uint32_t open; /* bit d: device d's current graph part has been launched */
     uint32_t attention[MACHINE_DEVICES_MAX]; /* the last attention of each device */
     struct lower_ring rings[MACHINE_DEVICES_MAX];
     size_t task_capacity, dependency_capacity;
@@ -37,6 +50,9 @@ struct lowering {
  * that callers need to look at `failed` only once, at the end.
  */
 uint32_t lower_add(struct lowering *lowering, struct program_task task);
+
+/** The operations that wait for a task become part of the task appended last. */
+void lower_attach_ops(struct lowering *lowering);
 
 /** Makes the task appended last depend on an earlier one. */
 void lower_depend(struct lowering *lowering, uint32_t on);
@@ -71,7 +87,7 @@ struct program_task lower_blocking_copy(enum task_kind kind, uint32_t d, int lay
 bool lower_is_offloaded(const struct lowering *lowering, uint32_t layer);
 bool lower_computes(const struct lowering *lowering, uint32_t layer, uint32_t d);
 void lower_on_host(struct lowering *lowering, uint32_t layer);
-void lower_head_on_host(struct lowering *lowering);
+void lower_head_on_host(struct lowering *lowering, int at);
 void lower_ship_weights(struct lowering *lowering, uint32_t layer);
 
 /* Experts on the host (lower_host.c): for a large batch the chosen ones come to the device,
@@ -94,6 +110,7 @@ void lower_mixer_head(struct lowering *lowering, uint32_t layer, uint32_t d);
 void lower_mixer_tail(struct lowering *lowering, uint32_t layer, uint32_t d);
 void lower_dense(struct lowering *lowering, uint32_t layer, uint32_t d);
 void lower_experts(struct lowering *lowering, uint32_t layer, uint32_t d);
+void lower_expert_products(struct lowering *lowering, uint32_t layer, uint32_t d);
 void lower_output_head(struct lowering *lowering, uint32_t d);
 
 #endif

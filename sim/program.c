@@ -12,6 +12,36 @@ static const struct {
 #undef TASK_KIND_ROW
 };
 
+static const char *const op_names[OP_KIND_COUNT] = {
+#define OP_KIND_ROW(kind, name) [OP_##kind] = name,
+    OP_KINDS(OP_KIND_ROW)
+#undef OP_KIND_ROW
+};
+
+static const struct {
+    const char *name;
+    bool layered;
+} values[OP_VALUE_COUNT] = {
+#define OP_VALUE_ROW(value, name, layered) [OP_VALUE_##value] = {name, layered},
+    OP_VALUES(OP_VALUE_ROW)
+#undef OP_VALUE_ROW
+};
+
+const char *program_op_name(enum op_kind kind)
+{
+    return op_names[kind];
+}
+
+const char *program_value_name(enum op_value value)
+{
+    return values[value].name;
+}
+
+bool program_value_is_layered(enum op_value value)
+{
+    return values[value].layered;
+}
+
 const char *program_task_name(enum task_kind kind)
 {
     return kinds[kind].name;
@@ -28,6 +58,7 @@ void program_free(struct program *program)
         return;
     free(program->tasks);
     free(program->dependencies);
+    free(program->ops);
     free(program);
 }
 

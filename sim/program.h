@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "sim/op_kinds.h"
 #include "sim/plan.h"
 #include "sim/task_kinds.h"
 
@@ -52,6 +53,57 @@ struct program_slice {
     uint64_t first, count; /* elements of the axis in one segment; count 0: all of it */
 };
 
+/* A token of a step: what TOKENS holds. */
+struct program_token {
+    uint32_t token;
+    uint32_t position;
+    uint32_t sequence;  /* slot */
+    uint32_t cell[2];   /* where its K and V rows go: full windows, sliding windows */
+    uint32_t output;    /* 1 where logits are wanted */
+    uint32_t undone;    /* tokens of its sequence that the recurrent state goes back by, first */
+    uint32_t from_zero; /* 1 where its sequence begins: the recurrent state is zero */
+};
+
+/* A chosen expert of a token. */
+struct program_route {
+    uint32_t expert;
+    float weight;
+};
+
+/* Where an operand lies: a value in a device's memory, or the host's. */
+struct program_operand {
+    uint8_t value; /* enum op_value */
+    uint8_t slot;  /* ring place of a window, kind of CELLS */
+    int16_t space; /* device, or PROGRAM_AT_HOST */
+};
+
+/* How rows of an operand lie for OP_COPY: a part of `segments` equal segments, each `segment`
+ * elements after the one before. */
+struct program_layout {
+    uint64_t row, segment, first; /* elements */
+};
+
+/* An operation of a task. Which fields count depends on the kind: sim/op_kinds.h. */
+struct program_op {
+    enum op_kind kind;
+    struct program_operand a, b, c, out, out2;
+    int32_t layer;                /* -1 outside layers */
+    int32_t tensor;               /* into model.tensors; -1 */
+    struct program_slice slice;   /* of the tensor; count 0: all */
+    uint64_t rows, columns;       /* of a product; NORM: rows a token, columns a row */
+    uint32_t heads, kv_heads;     /* that the operand holds */
+    uint32_t kv_first;            /* STORE, ATTEND: the first KV head within the cache's rows */
+    uint32_t row_heads;           /* KV heads of a row of the cache */
+    uint32_t token_first, tokens; /* tokens it covers; 0: all */
+    uint32_t members;             /* REDUCE: bit d: device d has a part of the sum */
+    bool outputs;                 /* its rows are those with outputs, not all tokens */
+    bool sliding;                 /* the window's kind */
+    /* COPY: of `width` elements in each of `segments` segments of each row */
+    uint64_t width;
+    uint32_t segments;
+    struct program_layout from, to;
+};
+
 struct program_task {
     enum task_kind kind;
     int16_t device; /* index into the placement's devices; PROGRAM_AT_HOST */
@@ -66,6 +118,7 @@ struct program_task {
     uint32_t launches; /* launches that the host thread pays for it */
     uint32_t kernels;  /* kernels in it */
     uint32_t dependency_first, dependency_count;
+    uint32_t op_first, op_count; /* what it computes, in order */
     /* work, for a window of n cells: x + n * x_per_cell */
     enum program_window window;
     double flops, flops_per_cell;
@@ -90,7 +143,10 @@ struct program {
     size_t task_count;
     uint32_t *dependencies;
     size_t dependency_count;
+    struct program_op *ops;
+    size_t op_count;
     uint32_t tokens, outputs;
+    const char *not_executable; /* why its operations are not complete; NULL: they are */
 };
 
 /* What a step does. */
@@ -131,6 +187,9 @@ static inline double program_task_cells(const struct program_task *task, struct 
                                                     : 0;
 }
 
+const char *program_op_name(enum op_kind kind);
+const char *program_value_name(enum op_value value);
+bool program_value_is_layered(enum op_value value);
 const char *program_task_name(enum task_kind kind);
 enum task_class program_task_class(enum task_kind kind);
 

@@ -178,3 +178,44 @@ void share_layer_slices(const struct model *model, uint32_t layer, const float *
         cut(self->n_ff_exp, share_ff_granule(model, layer, TENSOR_ROLE_FFN_DOWN_EXPS), weights,
             count, slices->rotation, 1, slices->n_ff_exp);
 }
+
+uint64_t share_first(uint32_t rotation, const uint32_t *parts, uint32_t count, uint32_t d)
+{
+    uint64_t first = 0;
+
+    for (uint32_t j = 0; j < count; j++) {
+        uint32_t device = (j + rotation) % count;
+
+        if (device == d)
+            break;
+        first += parts[device];
+    }
+    return first;
+}
+
+uint32_t share_group(const struct model *model, const struct model_tensor *tensor)
+{
+    enum { GROUP = 256 };
+    uint64_t group = GROUP;
+
+    switch (tensor->role) {
+    case TENSOR_ROLE_ATTN_OUTPUT:
+        if (model->layers[tensor->layer].n_head_kv == 0)
+            return GROUP;
+        for (uint32_t count = 1; count <= MACHINE_DEVICES_MAX; count++)
+            group = gcd(group, share_q_granule(model, (uint32_t)tensor->layer, count) /
+                                   model->layers[tensor->layer].head_dim_k *
+                                   model->layers[tensor->layer].head_dim_v);
+        break;
+    case TENSOR_ROLE_SSM_OUT:
+        group = gcd(group, share_gdn_granule(model, (uint32_t)tensor->layer));
+        break;
+    case TENSOR_ROLE_FFN_DOWN:
+    case TENSOR_ROLE_FFN_DOWN_EXPS:
+        group = gcd(group, share_ff_granule(model, (uint32_t)tensor->layer, tensor->role));
+        break;
+    default:
+        break;
+    }
+    return (uint32_t)group;
+}

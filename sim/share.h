@@ -57,4 +57,18 @@ uint64_t share_q_granule(const struct model *model, uint32_t layer, uint32_t cou
 uint64_t share_gdn_granule(const struct model *model, uint32_t layer);
 uint64_t share_ff_granule(const struct model *model, uint32_t layer, enum tensor_role down);
 
+/**
+ * Elements of the cut axis before device `d`'s part, in rotated device order.
+ *
+ * @param parts of `count` devices
+ */
+uint64_t share_first(uint32_t rotation, const uint32_t *parts, uint32_t count, uint32_t d);
+
+/**
+ * Columns over which products with a tensor are summed in fp32 before they become fixed-point
+ * numbers: gcd(256, the smallest granule that any number of devices cuts the columns at);
+ * 256 where no tensor split cuts them.
+ */
+uint32_t share_group(const struct model *model, const struct model_tensor *tensor);
+
 #endif

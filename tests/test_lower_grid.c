@@ -135,7 +135,8 @@ static uint64_t expected_queues(const struct program_task *task, uint32_t device
             all |= UINT64_C(1) << program_queue_compute(d);
         return all;
     case TASK_CLASS_COPY:
-        if (task->kind == TASK_KV_ROWS || task->kind == TASK_STATE_OUT)
+        if (task->kind == TASK_KV_ROWS || task->kind == TASK_STATE_OUT ||
+            task->kind == TASK_ACTIVATIONS)
             return UINT64_C(1) << program_queue_copy_out(d);
         if (task->blocking)
             return UINT64_C(1) << program_queue_copy_in(d);
