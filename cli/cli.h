@@ -20,7 +20,10 @@ int cli_calibrate(int argc, char **argv);
 int cli_machine(int argc, char **argv);
 int cli_model(int argc, char **argv);
 int cli_program(int argc, char **argv);
+int cli_run(int argc, char **argv);
+int cli_synth(int argc, char **argv);
 int cli_validate(int argc, char **argv);
+int cli_verify(int argc, char **argv);
 
 /**
  * Prints a failure once, to stderr, with the line and a caret where they are known:

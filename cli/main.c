@@ -10,9 +10,11 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"bench", "throughput and memory of plans, as llama-bench prints it", cli_bench},
+    {"verify", "many plans executed: one checksum, or where they differ", cli_verify},
     {"program", "what a plan does in a step, a line a task", cli_program},
     {"model", "models: the catalogue, or a GGUF file", cli_model},
     {"machine", "machines: profiles, GPUs and links", cli_machine},
+    {"synth", "GGUF files with synthetic weights", cli_synth},
     {"validate", "predictions beside measured rows", cli_validate},
     {"calibrate", "fit a machine's constants to measured rows", cli_calibrate},
 };

@@ -142,6 +142,8 @@ struct placement *draft_place(const struct draft *draft, const struct placement 
     if (plan.split == PLAN_SPLIT_TENSOR && !own)
         plan.split = PLAN_SPLIT_LAYER;
     plan.main_gpu = target->plan.main_gpu;
+    plan.n_slots = target->plan.n_slots;
+    plan.kv_unified = target->plan.kv_unified;
     if (plan.split != PLAN_SPLIT_NONE) {
         plan.tensor_split_count = target->plan.tensor_split_count;
         memcpy(plan.tensor_split, target->plan.tensor_split, sizeof plan.tensor_split);

@@ -84,7 +84,7 @@ void lower_kernel(struct lowering *lowering, uint32_t d, int layer, struct progr
     else
         task.launches = (lowering->open >> d & 1) == 0;
     lowering->open |= 1u << d;
-    lower_add(lowering, task);
+    lowering->last_kernel[d] = lower_add(lowering, task);
 }
 
 uint32_t lower_sequences(const struct lowering *lowering)
@@ -188,6 +188,19 @@ static void add_masks(struct lowering *lowering, uint32_t d)
     }
 }
 
+/* Where the model begins: embeddings, and for some drafters the target's hidden rows. */
+static void copy_rows(struct lowering *lowering, uint32_t d)
+{
+    bool hidden = lower_reads_hidden(lowering);
+    enum op_value first = hidden ? OP_VALUE_EMBEDDED : OP_VALUE_RESIDUAL;
+    uint64_t n_embd = lowering->model->n_embd;
+
+    lower_op_copy(lowering, -1, lower_at_host(first), lower_at(lowering, d, first), n_embd);
+    if (hidden)
+        lower_op_copy(lowering, -1, lower_at_host(OP_VALUE_HIDDEN),
+                      lower_at(lowering, d, OP_VALUE_HIDDEN), n_embd);
+}
+
 /* What a device needs before its first kernel: positions, indices, masks, and the
  * embeddings where the model begins. Each is a small blocking copy of its own. */
 static void add_inputs(struct lowering *lowering, uint32_t d, bool embeddings)
@@ -200,8 +213,7 @@ static void add_inputs(struct lowering *lowering, uint32_t d, bool embeddings)
             lower_blocking_copy(TASK_INPUT, d, -1, 4.0 * lowering->model->n_embd * tokens);
 
         embed.launches = 1;
-        lower_op_copy(lowering, -1, lower_at_host(OP_VALUE_RESIDUAL),
-                      lower_at(lowering, d, OP_VALUE_RESIDUAL), lowering->model->n_embd);
+        copy_rows(lowering, d);
         lower_add(lowering, embed);
     }
     small.launches = 3;
@@ -219,14 +231,13 @@ static void begin_residual(struct lowering *lowering)
     struct program_op *op = lower_op(lowering, OP_EMBED, 0, -1);
 
     op->a = lower_at_host(OP_VALUE_TOKENS);
-    op->out = lower_at_host(OP_VALUE_RESIDUAL);
+    op->out = lower_at_host(lower_reads_hidden(lowering) ? OP_VALUE_EMBEDDED : OP_VALUE_RESIDUAL);
     op->tensor = embeddings != NULL ? (int32_t)(embeddings - lowering->model->tensors) : -1;
     op->columns = lowering->model->n_embd;
 }
 
 static void begin_step(struct lowering *lowering)
 {
-    const struct placement *placement = lowering->placement;
     double tokens = lowering->step.tokens;
     struct program_task mask = {.kind = TASK_MASK,
                                 .device = PROGRAM_AT_HOST,
@@ -242,15 +253,20 @@ static void begin_step(struct lowering *lowering)
     lower_add(lowering, mask);
     begin_residual(lowering);
     lower_host(lowering, TASK_EMBED, -1, 8.0 * lowering->model->n_embd * tokens, 0);
-    if (placement->plan.split == PLAN_SPLIT_TENSOR) {
-        for (uint32_t d = 0; d < placement->device_count; d++)
-            lower_sync(lowering, d, 1);
-        for (uint32_t d = 0; d < placement->device_count; d++)
-            add_inputs(lowering, d, true);
-        /* The devices' subgraphs are made when the graph is computed, behind the wait. */
-        if (lowering->step.rebuild)
-            lower_host(lowering, TASK_BUILD, -1, 0, placement->device_count);
-    }
+}
+
+/* All devices of a tensor split begin together, behind the blocks that are on the host. */
+static void begin_tensor_split(struct lowering *lowering)
+{
+    uint32_t count = lowering->placement->device_count;
+
+    for (uint32_t d = 0; d < count; d++)
+        lower_sync(lowering, d, 1);
+    for (uint32_t d = 0; d < count; d++)
+        add_inputs(lowering, d, true);
+    /* The devices' subgraphs are made when the graph is computed, behind the wait. */
+    if (lowering->step.rebuild)
+        lower_host(lowering, TASK_BUILD, -1, 0, count);
 }
 
 /* ---- between devices ---- */
@@ -395,6 +411,8 @@ static uint32_t reduce_chunk(struct lowering *lowering, uint32_t layer, uint32_t
     for (uint32_t d = 0; d < lowering->placement->device_count; d++)
         if (ends[d] != LOWER_NO_TASK)
             lower_depend(lowering, ends[d]);
+        else if (lowering->last_kernel[d] != LOWER_NO_TASK)
+            lower_depend(lowering, lowering->last_kernel[d]); /* it reads the sums before */
     return index;
 }
 
@@ -454,8 +472,7 @@ static void lower_part(struct lowering *lowering, uint32_t layer, enum lower_par
         if (lower_computes(lowering, layer, d))
             part(lowering, layer, d);
     reduce(lowering, layer, part != lower_experts);
-    lowering->part = kind;
-    lowering->part_layer = layer;
+    lower_end_part(lowering, kind, layer);
 }
 
 static void lower_mixer(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -494,6 +511,25 @@ static void lower_layer(struct lowering *lowering, uint32_t layer)
         lower_part(lowering, layer, LOWER_PART_EXPERTS, lower_experts);
 }
 
+/* The residual rows of all tokens for a drafter, from a device that has them all. */
+static void send_hidden(struct lowering *lowering)
+{
+    const struct placement *placement = lowering->placement;
+    int d = placement->owner[lowering->model->n_layer - 1];
+
+    if (d < 0) {
+        if (!lower_is_offloaded(lowering, lowering->model->n_layer - 1))
+            return; /* the host has them */
+        d = 0;
+    }
+    lower_sync(lowering, (uint32_t)d, 1);
+    lower_op_join(lowering, (uint32_t)d);
+    lower_op_copy(lowering, -1, lower_at(lowering, (uint32_t)d, OP_VALUE_RESIDUAL),
+                  lower_at_host(OP_VALUE_RESIDUAL), lowering->model->n_embd);
+    lower_add(lowering, lower_blocking_copy(TASK_ACTIVATIONS, (uint32_t)d, -1,
+                                            4.0 * lowering->model->n_embd * lowering->step.tokens));
+}
+
 static void lower_layers(struct lowering *lowering)
 {
     const struct placement *placement = lowering->placement;
@@ -512,13 +548,19 @@ static void lower_layers(struct lowering *lowering)
             move_to(lowering, at, (uint32_t)owner);
             at = owner;
         }
+        if (!begun && tensor_split)
+            begin_tensor_split(lowering);
         if (!begun)
             lower_begin_deliveries(lowering);
         begun = true;
         lower_layer(lowering, layer);
     }
+    if (lowering->step.hidden)
+        send_hidden(lowering);
     if (head < 0)
         lower_head_on_host(lowering, at);
+    else if (tensor_split && !begun && lowering->step.outputs > 0)
+        begin_tensor_split(lowering);
     else if (!tensor_split && head != at && lowering->step.outputs > 0)
         move_to(lowering, at, (uint32_t)head);
 }
@@ -566,6 +608,8 @@ struct program *program_lower(const struct placement *placement, struct program_
     lowering.program->placement = placement;
     lowering.program->tokens = step.tokens;
     lowering.program->outputs = step.outputs;
+    for (uint32_t d = 0; d < MACHINE_DEVICES_MAX; d++)
+        lowering.last_kernel[d] = LOWER_NO_TASK;
     begin_step(&lowering);
     lower_layers(&lowering);
     end_step(&lowering);

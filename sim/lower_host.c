@@ -43,15 +43,14 @@ static void block_ops(struct lowering *lowering, uint32_t layer)
     lowering->on_host = true;
     lower_mixer_head(lowering, layer, 0);
     lower_mixer_tail(lowering, layer, 0);
-    lowering->part_layer = layer;
-    lowering->part = LOWER_PART_MIXER;
+    lower_end_part(lowering, LOWER_PART_MIXER, layer);
     if (l->n_ff > 0) {
         lower_dense(lowering, layer, 0);
-        lowering->part = LOWER_PART_DENSE;
+        lower_end_part(lowering, LOWER_PART_DENSE, layer);
     }
     if (l->n_expert > 0) {
         lower_experts(lowering, layer, 0);
-        lowering->part = LOWER_PART_EXPERTS;
+        lower_end_part(lowering, LOWER_PART_EXPERTS, layer);
     }
     lower_op_join(lowering, 0);
     lowering->part = LOWER_PART_NONE;
@@ -130,6 +129,9 @@ static void stage(struct lowering *lowering, uint32_t d, uint32_t layer, bool ex
 /* Weights on their way to the device that computes an offloaded block. */
 void lower_ship_weights(struct lowering *lowering, uint32_t layer)
 {
+    /* The block before may join by a norm of its own, whose weight the next ones replace. */
+    lower_op_join(lowering, 0);
+    lowering->part = LOWER_PART_NONE;
     stage(lowering, 0, layer, false);
     lower_add(lowering, (struct program_task){.kind = TASK_WEIGHTS,
                                               .device = 0,

@@ -307,6 +307,8 @@ void lower_mixer_head(struct lowering *lowering, uint32_t layer, uint32_t d)
     uint32_t extra = extra_norms(lowering, layer);
 
     lower_op_join(lowering, d);
+    if (layer == 0 && lower_reads_hidden(lowering))
+        lower_op_pair(lowering, d);
     lower_op_norm(lowering, d, (int)layer, OP_VALUE_RESIDUAL, OP_VALUE_NORMED,
                   TENSOR_ROLE_ATTN_NORM);
     norm(lowering, layer, d, layer > 0);
@@ -356,11 +358,11 @@ static void dense(struct lowering *lowering, uint32_t layer, uint32_t d,
     lower_op_matmul(lowering, d, (int)layer, up, rows_of(first, width), width, OP_VALUE_NORMED,
                     OP_VALUE_FF_UP);
     if (fused)
-        lower_op_glu(lowering, layer, d, width);
+        lower_op_glu(lowering, layer, d, 1, width);
     matmul_task(lowering, d, (int)layer, up, rows_of(first, width), width, n_embd, tokens,
                 fused ? 0 : 2);
     if (!fused) {
-        lower_op_glu(lowering, layer, d, width);
+        lower_op_glu(lowering, layer, d, 1, width);
         elementwise(lowering, d, (int)layer, TASK_GLU, 12.0 * (double)width * tokens, 1);
     }
     if (!shared) {
@@ -417,7 +419,7 @@ static void experts(struct lowering *lowering, uint32_t layer, uint32_t d)
     lower_op_route(lowering, layer, d);
     elementwise(lowering, d, (int)layer, TASK_ROUTER, 8.0 * l->n_expert * tokens,
                 lowering->step.tokens == 1 ? 1 : 3);
-    if (placement_has_experts_on_host(lowering->placement, layer)) {
+    if (!lowering->on_host && placement_has_experts_on_host(lowering->placement, layer)) {
         lower_host_experts(lowering, layer, d);
         if (lowering->step.tokens < LOWER_OFFLOAD_TOKENS)
             return;
@@ -444,7 +446,7 @@ void lower_expert_products(struct lowering *lowering, uint32_t layer, uint32_t d
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_UP_EXPS),
                    fused, 2 * width, n_embd);
     if (width > 0) {
-        lower_op_glu(lowering, layer, d, width);
+        lower_op_glu(lowering, layer, d, l->n_expert_used, width);
         elementwise(lowering, d, (int)layer, TASK_GLU,
                     12.0 * (double)width * l->n_expert_used * tokens, 1);
     }

@@ -158,8 +158,9 @@ void lower_op_join(struct lowering *lowering, uint32_t d)
     const struct model_layer *l = &lowering->model->layers[layer];
     uint64_t n_embd = lowering->model->n_embd;
 
-    if (lowering->part == LOWER_PART_NONE)
+    if (lowering->part == LOWER_PART_NONE || (lowering->joined >> d & 1) != 0)
         return;
+    lowering->joined |= 1u << d;
     unary(lowering, OP_FINISH, d, layer, OP_VALUE_SUMS, OP_VALUE_RESULT)->columns = n_embd;
     switch (lowering->part) {
     case LOWER_PART_MIXER:
@@ -183,6 +184,41 @@ void lower_op_join(struct lowering *lowering, uint32_t d)
                 ->columns = n_embd;
         join_block(lowering, d, layer);
     }
+}
+
+void lower_end_part(struct lowering *lowering, enum lower_part_kind kind, uint32_t layer)
+{
+    lowering->part = kind;
+    lowering->part_layer = layer;
+    lowering->joined = 0;
+}
+
+bool lower_reads_hidden(const struct lowering *lowering)
+{
+    return has(lowering, 0, TENSOR_ROLE_NEXTN_EH_PROJ);
+}
+
+/* Embedding and hidden row, each by a norm of its own, side by side into one projection. */
+void lower_op_pair(struct lowering *lowering, uint32_t d)
+{
+    static const enum op_value values[2] = {OP_VALUE_EMBEDDED, OP_VALUE_HIDDEN};
+    static const enum tensor_role roles[2] = {TENSOR_ROLE_NEXTN_ENORM, TENSOR_ROLE_NEXTN_HNORM};
+    uint64_t n = lowering->model->n_embd;
+
+    for (int i = 0; i < 2; i++) {
+        struct program_op *op;
+
+        lower_op_norm(lowering, d, 0, values[i], values[i], roles[i]);
+        lower_op_copy(lowering, 0, lower_at(lowering, d, values[i]),
+                      lower_at(lowering, d, OP_VALUE_PAIR), n);
+        if (lowering->failed)
+            return;
+        op = &lowering->program->ops[lowering->program->op_count - 1];
+        op->to.row = 2 * n;
+        op->to.first = (uint64_t)i * n;
+    }
+    lower_op_matmul(lowering, d, 0, find(lowering, 0, TENSOR_ROLE_NEXTN_EH_PROJ),
+                    (struct program_slice){.axis = 1}, n, OP_VALUE_PAIR, OP_VALUE_RESIDUAL);
 }
 
 /* ---- products ---- */
@@ -277,6 +313,17 @@ static void place_heads(const struct lowering *lowering, uint32_t layer, uint32_
                                          lowering->placement->device_count, d);
 }
 
+void lower_op_shift(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    struct program_op *op =
+        unary(lowering, OP_SHIFT, d, (int)layer, OP_VALUE_SHIFTS, OP_VALUE_CACHE_K);
+
+    place_heads(lowering, layer, d, op);
+    op->a.slot = op->sliding;
+    op->columns = lowering->model->layers[layer].head_dim_k;
+    op->tensor = op->sliding ? -1 : index_of(lowering, find(lowering, -1, TENSOR_ROLE_ROPE_FREQS));
+}
+
 static enum op_value cache_of(int place, char part)
 {
     if (place < 0)
@@ -347,10 +394,14 @@ enum tensor_role lower_ffn_norm(const struct lowering *lowering, uint32_t layer)
                                                            : TENSOR_ROLE_ATTN_POST_NORM;
 }
 
-void lower_op_glu(struct lowering *lowering, uint32_t layer, uint32_t d, uint64_t width)
+void lower_op_glu(struct lowering *lowering, uint32_t layer, uint32_t d, uint32_t rows,
+                  uint64_t width)
 {
-    binary(lowering, OP_GLU, d, (int)layer, OP_VALUE_FF_GATE, OP_VALUE_FF_UP, OP_VALUE_FF_GATE)
-        ->columns = width;
+    struct program_op *op =
+        binary(lowering, OP_GLU, d, (int)layer, OP_VALUE_FF_GATE, OP_VALUE_FF_UP, OP_VALUE_FF_GATE);
+
+    op->rows = rows;
+    op->columns = width;
 }
 
 void lower_op_shared(struct lowering *lowering, uint32_t layer, uint32_t d,
@@ -523,7 +574,11 @@ void lower_op_head_norm(struct lowering *lowering, uint32_t d)
     lower_op_join(lowering, d);
     unary(lowering, OP_SELECT, d, -1, OP_VALUE_RESIDUAL, OP_VALUE_LAST)->columns =
         lowering->model->n_embd;
-    lower_op_norm(lowering, d, -1, OP_VALUE_LAST, OP_VALUE_NORMED, TENSOR_ROLE_OUTPUT_NORM);
+    if (has(lowering, -1, TENSOR_ROLE_OUTPUT_NORM))
+        lower_op_norm(lowering, d, -1, OP_VALUE_LAST, OP_VALUE_NORMED, TENSOR_ROLE_OUTPUT_NORM);
+    else
+        lower_op_norm(lowering, d, 0, OP_VALUE_LAST, OP_VALUE_NORMED,
+                      TENSOR_ROLE_NEXTN_SHARED_HEAD_NORM);
     lowering->program->ops[lowering->program->op_count - 1].outputs = true;
 }
 

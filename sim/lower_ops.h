@@ -30,6 +30,9 @@ void lower_op_join(struct lowering *lowering, uint32_t d);
 void lower_op_norm(struct lowering *lowering, uint32_t d, int layer, enum op_value from,
                    enum op_value to, enum tensor_role role);
 
+/** A part ends: its result is to join. */
+void lower_end_part(struct lowering *lowering, enum lower_part_kind kind, uint32_t layer);
+
 /** A product with rows of a weight; `slice.axis` 1. */
 struct program_op *lower_op_matmul(struct lowering *lowering, uint32_t d, int layer,
                                    const struct model_tensor *weight, struct program_slice slice,
@@ -44,6 +47,13 @@ struct program_op *lower_op_partial(struct lowering *lowering, uint32_t d, int l
  * lies in the memory that computes. */
 void lower_op_rope(struct lowering *lowering, uint32_t layer, uint32_t d, bool resident);
 
+/** Cached K of device `d`'s heads turned, in its memory or the host's. */
+void lower_op_shift(struct lowering *lowering, uint32_t layer, uint32_t d);
+
+/** What a drafter that reads the target's hidden rows computes before its first block. */
+void lower_op_pair(struct lowering *lowering, uint32_t d);
+bool lower_reads_hidden(const struct lowering *lowering);
+
 /** Attention over the cache, or over window `place` of the ring if it is not below 0. */
 void lower_op_attend(struct lowering *lowering, uint32_t layer, uint32_t d, int place);
 
@@ -56,8 +66,9 @@ void lower_attention_ops(struct lowering *lowering, uint32_t layer, uint32_t d);
 /** The attention's result times its gate. */
 void lower_op_gate(struct lowering *lowering, uint32_t layer, uint32_t d);
 
-/** Activation of gate times up: of rows of `width` a token, or a token and expert. */
-void lower_op_glu(struct lowering *lowering, uint32_t layer, uint32_t d, uint64_t width);
+/** Activation of gate times up: `rows` rows of `width` a token. */
+void lower_op_glu(struct lowering *lowering, uint32_t layer, uint32_t d, uint32_t rows,
+                  uint64_t width);
 
 /** The shared experts' last product, and their gate. */
 void lower_op_shared(struct lowering *lowering, uint32_t layer, uint32_t d,

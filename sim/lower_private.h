@@ -33,10 +33,12 @@ struct lowering {
                                            LOWER_NO_TASK: the device has none */
     enum lower_part_kind part;          /* whose result has not joined the residual stream */
     uint32_t part_layer;
+    uint32_t joined;   /* bit d: on device d it has */
     bool on_host;      /* operations work in the host's memory, and make no tasks */
     size_t op_pending; /* first operation of the task that is appended next */
     size_t op_capacity;
     struct program_op spare_op;
+    uint32_t last_kernel[MACHINE_DEVICES_MAX]; /* of each device; LOWER_NO_TASK before any */
     uint32_t open; /* bit d: device d's current graph part has been launched */
     uint32_t attention[MACHINE_DEVICES_MAX]; /* the last attention of each device */
     struct lower_ring rings[MACHINE_DEVICES_MAX];

@@ -202,15 +202,20 @@ static int copy_block_tensor(struct model *model, const struct model_tensor *ten
 static int copy_nextn(struct model *model, const struct model *target, struct error *err)
 {
     const struct model_layer *block = &target->layers[target->n_layer];
+    const struct model_tensor *embeddings =
+        model_find_tensor(target, -1, TENSOR_ROLE_TOKEN_EMBD);
     const struct model_tensor *head = model_find_tensor(target, -1, TENSOR_ROLE_OUTPUT);
 
     if (head == NULL)
-        head = model_find_tensor(target, -1, TENSOR_ROLE_TOKEN_EMBD);
+        head = embeddings;
     if (model_set_layers(model, 1, 0, err) != 0)
         return -1;
     model->layers[0] = *block;
     model->layers[0].is_nextn = false;
     if (head != NULL && model_add_tensor(model, "output.weight", head->type, head->ne, err) != 0)
+        return -1;
+    if (embeddings != NULL &&
+        model_add_tensor(model, "token_embd.weight", embeddings->type, embeddings->ne, err) != 0)
         return -1;
     for (uint32_t i = 0; i < block->tensor_count; i++)
         if (copy_block_tensor(model, &target->tensors[block->tensor_first + i], err) != 0)

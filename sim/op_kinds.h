@@ -30,6 +30,7 @@
     OP(SHARED_GATE, "shared-gate")         /* out = a sigmoid(b . tensor) */                       \
     OP(SELECT, "select")                   /* out: rows of a whose tokens have outputs */          \
     OP(SOFTCAP, "softcap")                 /* out = c tanh(a / c) where the model has a cap */     \
+    OP(SHIFT, "shift") /* K rows of a cache, turned to the positions that they move to */         \
     OP(STAGE, "stage")                     /* a layer's weights come to a device's memory */       \
     OP(REDUCE, "reduce")                   /* sums of a over devices, to each of them */
 
@@ -45,6 +46,7 @@ enum op_kind {
 #define OP_VALUES(V)                                                                               \
     V(NONE, "-", false)                                                                        \
     V(TOKENS, "tokens", false)     /* struct program_token of each token of the step */        \
+    V(SHIFTS, "shifts", false) /* slots as CELLS: positions that each row moves down by */        \
     V(CELLS, "cells", false)       /* slot 0: full windows, 1: sliding; cell of a position */  \
     V(RESIDUAL, "residual", false) /* (T, n_embd) f32 */                                       \
     V(NORMED, "normed", false)     /* (T, n_embd) f32 */                                       \

@@ -90,7 +90,7 @@ struct program_op {
     int32_t layer;                /* -1 outside layers */
     int32_t tensor;               /* into model.tensors; -1 */
     struct program_slice slice;   /* of the tensor; count 0: all */
-    uint64_t rows, columns;       /* of a product; NORM: rows a token, columns a row */
+    uint64_t rows, columns;       /* of a product; NORM, GLU: rows a token, columns a row */
     uint32_t heads, kv_heads;     /* that the operand holds */
     uint32_t kv_first;            /* STORE, ATTEND: the first KV head within the cache's rows */
     uint32_t row_heads;           /* KV heads of a row of the cache */
@@ -156,6 +156,7 @@ struct program_step {
     uint32_t sequences; /* that the tokens belong to, evenly; 0 means 1 */
     uint32_t snapshots; /* of the recurrent state, for undoing a rejected draft */
     bool rebuild;       /* the graph is built anew and launched kernel by kernel */
+    bool hidden;        /* the residual rows of all tokens come to the host, for a drafter */
     bool sample;        /* the host samples from the logits */
     bool sync;          /* the host waits for everything at the end */
 };
@@ -167,6 +168,13 @@ struct program_step {
  */
 struct program *program_lower(const struct placement *placement, struct program_step step,
                               struct error *err);
+
+/**
+ * Lowers a context shift: the cached K of moved positions is turned where it lies.
+ *
+ * @return a program for program_free(), or NULL with `err` set
+ */
+struct program *program_lower_shift(const struct placement *placement, struct error *err);
 void program_free(struct program *program);
 
 /** Cells that a window covers: the padded number of used cells. */

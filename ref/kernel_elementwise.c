@@ -1,0 +1,29 @@
+/* Activations and gates, element by element: docs/arithmetic.md, "Functions". */
+#include "ref/kernels_private.h"
+
+#include "ref/arith.h"
+
+void REF_NAME(glu)(const float *gate, const float *up, bool gelu, uint64_t n, float *y)
+{
+    REF_PARALLEL_FOR
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = arith_canonical((gelu ? arith_gelu_tanh(gate[i]) : arith_silu(gate[i])) * up[i]);
+}
+
+void REF_NAME(gate)(const float *x, const float *gate, uint64_t n, float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = arith_canonical(x[i] * arith_sigmoid(gate[i]));
+}
+
+void REF_NAME(softcap)(const float *x, float cap, uint64_t n, float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = arith_canonical(cap * arith_tanh(x[i] / cap));
+}
+
+void REF_NAME(silu_gate)(const float *x, const float *gate, uint64_t n, float *y)
+{
+    for (uint64_t i = 0; i < n; i++)
+        y[i] = arith_canonical(x[i] * arith_silu(gate[i]));
+}

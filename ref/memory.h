@@ -1,0 +1,44 @@
+/* Memories of an execution: the host's and one of each device. They share nothing, so a
+ * value that no copy brought is not there. */
+#ifndef REF_MEMORY_H
+#define REF_MEMORY_H
+
+#include <stddef.h>
+
+#include "sim/program.h"
+
+struct memory; /* see memory.c */
+
+/** Empty memories of `device_count` devices and the host, for a model of `layer_count` blocks. */
+struct memory *memory_new(uint32_t device_count, uint32_t layer_count, struct error *err);
+void memory_free(struct memory *memory);
+
+/**
+ * Room for a value that is about to be written. What it held stays where it fits; new bytes
+ * are 0.
+ *
+ * @param layer counts for layered values only
+ * @return NULL with `err` set (ERROR_MEMORY)
+ */
+void *memory_reserve(struct memory *memory, struct program_operand operand, int layer, size_t bytes,
+                     struct error *err);
+
+/**
+ * A value of at least `bytes`.
+ *
+ * @return NULL with `err` set (ERROR_USAGE) when nothing has written it: "device 1 has no query"
+ */
+void *memory_find(const struct memory *memory, struct program_operand operand, int layer,
+                  size_t bytes, struct error *err);
+
+/** Forgets all values but the layered ones (caches and states), so that a step has only what
+ * it brings. Their bytes are overwritten. */
+void memory_forget_step(struct memory *memory);
+
+/** Forgets one value. */
+void memory_forget(struct memory *memory, struct program_operand operand, int layer);
+
+/** Makes all layered values zero, as before the first step. */
+void memory_clear_layers(struct memory *memory);
+
+#endif

@@ -1,0 +1,77 @@
+/* A model at work on a plan: slots with their tokens, the cells of their caches, and steps.
+ * The output depends on tokens alone: not on the plan, the ubatch, or which slots share a step. */
+#ifndef REF_SESSION_H
+#define REF_SESSION_H
+
+#include "ref/interpret.h"
+
+struct session; /* see session.c */
+
+struct session_options {
+    uint32_t undo_max;   /* tokens at the end of a step that session_undo() may take back */
+    bool hidden;         /* session_hidden() is wanted */
+    bool shuffled;       /* tasks of each program in a random order that its edges allow, ... */
+    uint64_t order_seed; /* ... chosen by this */
+    enum interpret_fault fault;
+};
+
+/* A token to be computed: the next of its slot. */
+struct session_token {
+    uint32_t token, slot;
+    bool output; /* logits are wanted */
+};
+
+/**
+ * Slots are those of the placement's plan, and so are batch, ubatch and cache types.
+ *
+ * @param kernels NULL: the best that this CPU has
+ * @return a session for session_free(), or NULL with `err` set
+ */
+struct session *session_new(const struct placement *placement, struct weights *weights,
+                            const struct numbers *numbers, const struct ref_kernels *kernels,
+                            struct session_options options, struct error *err);
+void session_free(struct session *session);
+
+struct interpreter *session_interpreter(struct session *session);
+const struct model *session_model(const struct session *session);
+
+/**
+ * Computes tokens, in ubatches. Tokens of a slot are in order; slots may be mixed.
+ *
+ * @return 0, or -1 with `err` set (ERROR_USAGE: a context is full, a token is not in the
+ *         vocabulary)
+ */
+int session_decode(struct session *session, const struct session_token *tokens, uint32_t count,
+                   struct error *err);
+
+/**
+ * As session_decode, for a drafter that reads the target's hidden rows.
+ *
+ * @param hidden (count, n_embd), one row a token; NULL for models that read none
+ */
+int session_decode_hidden(struct session *session, const struct session_token *tokens,
+                          const float *hidden, uint32_t count, struct error *err);
+
+/** The residual row of the `index`-th token of the last session_decode(): (n_embd), where
+ * options.hidden asked for it. Borrowed. */
+const float *session_hidden(const struct session *session, uint32_t index);
+
+/** Logits of the `row`-th token with output of the last session_decode(): (n_vocab). Borrowed. */
+const float *session_logits(const struct session *session, uint32_t row);
+
+/** Tokens of a slot. */
+uint32_t session_length(const struct session *session, uint32_t slot);
+
+/** Takes back the last tokens of a slot: at most undo_max, and fewer than its last step had. */
+void session_undo(struct session *session, uint32_t slot, uint32_t count);
+
+/**
+ * Drops `count` tokens of a slot from position `first` on; those behind move up, and their K
+ * is rotated. The state of recurrent layers stays.
+ *
+ * @return 0, or -1 with `err` set
+ */
+int session_shift(struct session *session, uint32_t slot, uint32_t first, uint32_t count,
+                  struct error *err);
+
+#endif

@@ -1,0 +1,220 @@
+#include "ref/verify.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/draft.h"
+
+enum { DRAFT_TOKENS = 3, PROMPT_STRIDE = 4096 };
+
+/* Unlike neighbours, so that policies which ask for the slowest link have something to find. */
+static const char *const gpus[PLAN_GRID_DEVICES] = {"RTX 4070", "RTX 3060", "RTX 4070", "RTX 3060",
+                                                    "RTX 3090", "RTX 4070", "RTX 3060", "RTX 3090"};
+
+struct verifying {
+    const struct verify_job *job;
+    struct machine *machines[PLAN_GRID_DEVICES];
+    uint32_t *prompts;  /* (slots, PROMPT_STRIDE) */
+    uint64_t *expected; /* checksums of the first plan: (slots, tokens) */
+    uint32_t *tokens;   /* and its tokens */
+};
+
+/* ---- a run ---- */
+
+/* Everything of one plan's run; members are owned. */
+struct run {
+    struct placement *placement, *drafter_placement;
+    struct session *session, *drafter_session;
+    struct draft draft;
+    struct weights *drafter_weights;
+    struct generate_slot *slots;
+};
+
+static void close_run(struct run *run, uint32_t slots)
+{
+    session_free(run->session);
+    session_free(run->drafter_session);
+    placement_free(run->placement);
+    placement_free(run->drafter_placement);
+    weights_free(run->drafter_weights);
+    draft_close(&run->draft);
+    if (run->slots != NULL)
+        generate_free_slots(run->slots, slots);
+    free(run->slots);
+}
+
+static uint32_t context_of(const struct verify_job *job)
+{
+    uint32_t sum = 0;
+
+    for (uint32_t slot = 0; slot < job->slots; slot++)
+        sum += job->prompt_lengths[slot] + job->tokens + DRAFT_TOKENS + 1;
+    return sum;
+}
+
+static int open_drafter(struct run *run, const struct verify_job *job, struct error *err)
+{
+    struct session_options options = {.hidden = true, .undo_max = DRAFT_TOKENS};
+
+    if (draft_open(&run->draft, NULL, job->source->model, err) != 0)
+        return -1;
+    run->drafter_placement = draft_place(&run->draft, run->placement, err);
+    run->drafter_weights =
+        weights_nextn(run->draft.model, job->source->model, job->source->weights, err);
+    if (run->drafter_placement == NULL || run->drafter_weights == NULL)
+        return -1;
+    run->drafter_session = session_new(run->drafter_placement, run->drafter_weights,
+                                       &job->source->numbers, job->kernels, options, err);
+    return run->drafter_session != NULL ? 0 : -1;
+}
+
+static int open_run(struct run *run, const struct verifying *v, const struct plan_grid_entry *entry,
+                    struct error *err)
+{
+    const struct verify_job *job = v->job;
+    bool drafts = entry->drafter != GENERATE_NO_DRAFTER;
+    struct session_options options = {.undo_max = drafts ? DRAFT_TOKENS : 0,
+                                      .hidden = entry->drafter == GENERATE_NEXTN,
+                                      .shuffled = entry->shuffled,
+                                      .order_seed = job->order_seed,
+                                      .fault = job->fault};
+
+    run->placement = placement_new(job->source->model, v->machines[entry->devices - 1],
+                                   &entry->plan, context_of(job), err);
+    if (run->placement == NULL)
+        return -1;
+    if (entry->drafter == GENERATE_NEXTN && open_drafter(run, job, err) != 0)
+        return -1;
+    run->session = session_new(run->placement, job->source->weights, &job->source->numbers,
+                               job->kernels, options, err);
+    run->slots = calloc(job->slots, sizeof *run->slots);
+    if (run->session == NULL || run->slots == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for %u slots", job->slots);
+    for (uint32_t slot = 0; slot < job->slots; slot++) {
+        run->slots[slot].prompt = v->prompts + (size_t)slot * PROMPT_STRIDE;
+        run->slots[slot].prompt_count = job->prompt_lengths[slot];
+    }
+    return 0;
+}
+
+static void compare(const struct verifying *v, const struct run *run, struct verify_result *result)
+{
+    uint32_t tokens = v->job->tokens;
+
+    for (uint32_t i = 0; i < v->job->slots * tokens; i++)
+        if (run->slots[i / tokens].checksums[i % tokens] != v->expected[i]) {
+            result->first_difference = i;
+            return;
+        }
+}
+
+static void run_plan(const struct verifying *v, size_t index, bool first,
+                     struct verify_result *result)
+{
+    const struct verify_job *job = v->job;
+    struct plan base = plan_default();
+    struct plan_grid_entry entry;
+    struct run run = {.placement = NULL};
+    struct generate_options options = {
+        .tokens = job->tokens, .sampling = job->sampling, .draft_max = DRAFT_TOKENS};
+    struct generation generation;
+
+    memset(result, 0, sizeof *result);
+    result->index = index;
+    base.type_k = job->type_k;
+    base.type_v = job->type_v;
+    base.n_slots = job->slots;
+    base.kv_unified = true;
+    plan_grid_entry(index, job->source->model, &base, &entry);
+    if (job->shift) {
+        entry.drafter = GENERATE_NO_DRAFTER;
+        options.shift_at = job->tokens / 2;
+        options.shift_keep = 2;
+        options.shift_count = 5;
+    }
+    options.drafter = entry.drafter;
+    result->failed = open_run(&run, v, &entry, &result->error) != 0;
+    options.nextn = run.drafter_session;
+    options.given = v->tokens;
+    if (!result->failed)
+        result->failed =
+            generate(run.session, run.slots, job->slots, options, &generation, &result->error) != 0;
+    if (!result->failed) {
+        result->checksum = generation.checksum;
+        result->rounds = generation.rounds;
+        result->accepted = generation.accepted;
+        for (uint32_t i = 0; first && i < job->slots * job->tokens; i++) {
+            v->expected[i] = run.slots[i / job->tokens].checksums[i % job->tokens];
+            v->tokens[i] = run.slots[i / job->tokens].tokens[i % job->tokens];
+        }
+        compare(v, &run, result);
+    }
+    close_run(&run, job->slots);
+}
+
+/* ---- all of them ---- */
+
+static void close_verifying(struct verifying *v)
+{
+    for (uint32_t d = 0; d < PLAN_GRID_DEVICES; d++)
+        machine_free(v->machines[d]);
+    free(v->prompts);
+    free(v->expected);
+    free(v->tokens);
+}
+
+/* Token ids that repeat in part, so that an n-gram drafter finds something. */
+static void fill_prompts(struct verifying *v)
+{
+    uint32_t n_vocab = v->job->source->model->n_vocab;
+
+    for (uint32_t slot = 0; slot < v->job->slots; slot++)
+        for (uint32_t t = 0; t < v->job->prompt_lengths[slot]; t++)
+            v->prompts[(size_t)slot * PROMPT_STRIDE + t] =
+                (t % 11 * 7919 + t / 23 * 31 + slot * 101 + 3) % n_vocab;
+}
+
+static int open_verifying(struct verifying *v, const struct verify_job *job, struct error *err)
+{
+    *v = (struct verifying){.job = job};
+    for (uint32_t slot = 0; slot < job->slots; slot++)
+        if (job->prompt_lengths[slot] == 0 || job->prompt_lengths[slot] > PROMPT_STRIDE)
+            return error_set(err, ERROR_USAGE, "a prompt of %u tokens; 1 to %d are possible",
+                             job->prompt_lengths[slot], PROMPT_STRIDE);
+    v->prompts = calloc((size_t)job->slots * PROMPT_STRIDE + 1, sizeof *v->prompts);
+    v->expected = calloc((size_t)job->slots * job->tokens + 1, sizeof *v->expected);
+    v->tokens = calloc((size_t)job->slots * job->tokens + 1, sizeof *v->tokens);
+    if (v->prompts == NULL || v->expected == NULL || v->tokens == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for prompts");
+    fill_prompts(v);
+    for (uint32_t d = 0; d < PLAN_GRID_DEVICES; d++) {
+        v->machines[d] = machine_compose(gpus, d + 1, err);
+        if (v->machines[d] == NULL)
+            return -1;
+    }
+    /* Weights are made on first use, by one thread only. */
+    for (size_t i = 0; i < job->source->model->tensor_count; i++)
+        if (weights_tensor(job->source->weights, i, err) == NULL)
+            return -1;
+    return 0;
+}
+
+int verify_plans(const struct verify_job *job, const size_t *indices, size_t count,
+                 struct verify_result *results, struct error *err)
+{
+    struct verifying v;
+
+    if (open_verifying(&v, job, err) != 0) {
+        close_verifying(&v);
+        return -1;
+    }
+    if (count > 0)
+        run_plan(&v, indices[0], true, &results[0]);
+#ifdef _OPENMP
+#pragma omp parallel for schedule(dynamic)
+#endif
+    for (size_t i = 1; i < count; i++)
+        run_plan(&v, indices[i], false, &results[i]);
+    close_verifying(&v);
+    return 0;
+}
