@@ -12,7 +12,7 @@ struct slot {
 
 struct session {
     const struct placement *placement;
-    struct interpreter *interpreter;
+    struct executor executor; /* self NULL: not open */
     struct interpret_room room;
     struct session_options options;
     struct cells *cells[2]; /* full windows, sliding windows; the latter NULL without any */
@@ -57,6 +57,23 @@ static struct interpret_room room_of(const struct placement *placement,
     return room;
 }
 
+static int open_executor(struct session *session, struct weights *weights,
+                         const struct numbers *numbers, const struct ref_kernels *kernels,
+                         struct error *err)
+{
+    const struct session_options *options = &session->options;
+    struct executor_setting setting = {.placement = session->placement,
+                                       .weights = weights,
+                                       .numbers = numbers,
+                                       .kernels =
+                                           kernels != NULL ? kernels : ref_kernels_find(NULL),
+                                       .room = session->room,
+                                       .fault = options->fault};
+    executor_open *open = options->open != NULL ? options->open : executor_open_interpreter;
+
+    return open(&setting, options->open_context, &session->executor, err);
+}
+
 struct session *session_new(const struct placement *placement, struct weights *weights,
                             const struct numbers *numbers, const struct ref_kernels *kernels,
                             struct session_options options, struct error *err)
@@ -78,15 +95,12 @@ struct session *session_new(const struct placement *placement, struct weights *w
         session->cells[kind] =
             cells_new(session->room.sequences, session->room.streams, session->room.cells[kind],
                       session->room.positions, kind > 0 ? window : 0, err);
-    session->interpreter =
-        interpreter_new(placement, weights, numbers,
-                        kernels != NULL ? kernels : ref_kernels_find(NULL), session->room, err);
     if (session->slots == NULL || session->cells[0] == NULL ||
-        (window > 0 && session->cells[1] == NULL) || session->interpreter == NULL) {
+        (window > 0 && session->cells[1] == NULL) ||
+        open_executor(session, weights, numbers, kernels, err) != 0) {
         session_free(session);
         return NULL;
     }
-    interpreter_break_rule(session->interpreter, options.fault);
     return session;
 }
 
@@ -94,7 +108,8 @@ void session_free(struct session *session)
 {
     if (session == NULL)
         return;
-    interpreter_free(session->interpreter);
+    if (session->executor.self != NULL)
+        session->executor.free(session->executor.self);
     cells_free(session->cells[0]);
     cells_free(session->cells[1]);
     free(session->slots);
@@ -105,7 +120,7 @@ void session_free(struct session *session)
 
 struct interpreter *session_interpreter(struct session *session)
 {
-    return session->interpreter;
+    return executor_interpreter(&session->executor);
 }
 
 const struct model *session_model(const struct session *session)
@@ -121,6 +136,11 @@ uint32_t session_length(const struct session *session, uint32_t slot)
 const float *session_logits(const struct session *session, uint32_t row)
 {
     return session->logits + (size_t)row * session->placement->model->n_vocab;
+}
+
+static struct memory *host_memory(const struct session *session)
+{
+    return session->executor.memory(session->executor.self);
 }
 
 const float *session_hidden(const struct session *session, uint32_t index)
@@ -161,7 +181,7 @@ static bool is_first_of_slot(const struct session_token *tokens, uint32_t t)
 static int set_tokens(struct session *session, const struct session_token *tokens, uint32_t count,
                       struct error *err)
 {
-    struct memory *memory = interpreter_memory(session->interpreter);
+    struct memory *memory = host_memory(session);
     struct program_operand operand = {.value = OP_VALUE_TOKENS, .space = PROGRAM_AT_HOST};
     struct program_token *out = memory_reserve(memory, operand, -1, count * sizeof *out, err);
 
@@ -219,8 +239,7 @@ static int keep_rows(struct session *session, enum op_value value, uint32_t coun
 
     if (count == 0)
         return 0;
-    from = memory_find(interpreter_memory(session->interpreter), operand, -1,
-                       count * width * sizeof *from, err);
+    from = memory_find(host_memory(session), operand, -1, count * width * sizeof *from, err);
     if (from == NULL)
         return -1;
     if (*have + count > *capacity) {
@@ -239,17 +258,18 @@ static int keep_rows(struct session *session, enum op_value value, uint32_t coun
 
 static int run(struct session *session, const struct program *program, struct error *err)
 {
+    const struct executor *executor = &session->executor;
     struct interpret_step step = {{0, 0}};
     int status;
 
     for (int kind = 0; kind < 2 && session->cells[kind] != NULL; kind++)
         step.used[kind] = window_of(session, kind);
     session->steps++;
-    if (session->options.shuffled)
-        status = interpreter_run_shuffled(session->interpreter, program, step,
-                                          session->options.order_seed + session->steps, err);
+    if (session->options.shuffled && executor->run_shuffled != NULL)
+        status = executor->run_shuffled(executor->self, program, step,
+                                        session->options.order_seed + session->steps, err);
     else
-        status = interpreter_run(session->interpreter, program, step, err);
+        status = executor->run(executor->self, program, step, err);
     return status;
 }
 
@@ -262,7 +282,7 @@ static int set_hidden(struct session *session, const float *hidden, uint32_t cou
 
     if (hidden == NULL)
         return 0;
-    rows = memory_reserve(interpreter_memory(session->interpreter), operand, -1, bytes, err);
+    rows = memory_reserve(host_memory(session), operand, -1, bytes, err);
     if (rows == NULL)
         return -1;
     memcpy(rows, hidden, bytes);
@@ -282,7 +302,7 @@ static int decode_ubatch(struct session *session, const struct session_token *to
         step.outputs += tokens[t].output;
         step.sequences += is_first_of_slot(tokens, t);
     }
-    memory_forget_step(interpreter_memory(session->interpreter));
+    session->executor.forget_step(session->executor.self);
     if (set_tokens(session, tokens, count, err) != 0 ||
         set_hidden(session, hidden, count, err) != 0)
         return -1;
@@ -347,8 +367,8 @@ static int set_shifts(struct session *session, int kind, uint32_t slot, uint32_t
     size_t rows = (size_t)room->streams * room->cells[kind];
     struct program_operand operand = {
         .value = OP_VALUE_SHIFTS, .slot = (uint8_t)kind, .space = PROGRAM_AT_HOST};
-    uint32_t *shifts = memory_reserve(interpreter_memory(session->interpreter), operand, -1,
-                                      rows * sizeof *shifts, err);
+    uint32_t *shifts =
+        memory_reserve(host_memory(session), operand, -1, rows * sizeof *shifts, err);
     const int32_t *table = cells_table(session->cells[kind]) + (size_t)slot * room->positions;
 
     if (shifts == NULL)
@@ -370,7 +390,7 @@ int session_shift(struct session *session, uint32_t slot, uint32_t first, uint32
         return error_set(err, ERROR_USAGE, "slot %u has %u tokens; it cannot drop %u from %u on",
                          slot, slot < session->room.sequences ? session->slots[slot].length : 0,
                          count, first);
-    memory_forget_step(interpreter_memory(session->interpreter));
+    session->executor.forget_step(session->executor.self);
     for (int kind = 0; kind < 2 && session->cells[kind] != NULL; kind++)
         if (set_shifts(session, kind, slot, first, count, err) != 0)
             return -1;

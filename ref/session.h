@@ -3,7 +3,7 @@
 #ifndef REF_SESSION_H
 #define REF_SESSION_H
 
-#include "ref/interpret.h"
+#include "ref/executor.h"
 
 struct session; /* see session.c */
 
@@ -13,6 +13,8 @@ struct session_options {
     bool shuffled;       /* tasks of each program in a random order that its edges allow, ... */
     uint64_t order_seed; /* ... chosen by this */
     enum interpret_fault fault;
+    executor_open *open; /* NULL: the interpreter */
+    void *open_context;
 };
 
 /* A token to be computed: the next of its slot. */
@@ -32,6 +34,7 @@ struct session *session_new(const struct placement *placement, struct weights *w
                             struct session_options options, struct error *err);
 void session_free(struct session *session);
 
+/** The interpreter, where the session runs on it. */
 struct interpreter *session_interpreter(struct session *session);
 const struct model *session_model(const struct session *session);
 
