@@ -10,6 +10,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"bench", "throughput and memory of plans, as llama-bench prints it", cli_bench},
+    {"run", "a plan executed on the CPU: tokens and a checksum", cli_run},
     {"verify", "many plans executed: one checksum, or where they differ", cli_verify},
     {"program", "what a plan does in a step, a line a task", cli_program},
     {"model", "models: the catalogue, or a GGUF file", cli_model},

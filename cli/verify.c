@@ -195,6 +195,23 @@ static int take(struct options *options, int option, const char *argument)
     }
 }
 
+/* Types and slots are refused before anything is printed. */
+static int check_lists(const struct options *options)
+{
+    int status = CLI_OK;
+    long slots;
+
+    for (size_t i = 0; i < options->types.count; i++) {
+        int type = tensor_type_find(options->types.items[i]);
+
+        if (type != TENSOR_TYPE_F16 && type != TENSOR_TYPE_Q8_0 && type != TENSOR_TYPE_Q4_0)
+            return cli_wrong_call("verify", "-ctk %s: f16, q8_0 or q4_0", options->types.items[i]);
+    }
+    for (size_t i = 0; i < options->slots.count && status == CLI_OK; i++)
+        status = number("-np", options->slots.items[i], 1, SLOTS_MAX, &slots);
+    return status;
+}
+
 static int read_options(struct options *options, int argc, char **argv)
 {
     int status = CLI_OK, option;
@@ -214,7 +231,7 @@ static int read_options(struct options *options, int argc, char **argv)
     if ((options->types.count == 0 && list_add(&options->types, "f16,q8_0") != 0) ||
         (options->slots.count == 0 && list_add(&options->slots, "1,2") != 0))
         return cli_wrong_call("verify", "no memory for lists");
-    return CLI_OK;
+    return check_lists(options);
 }
 
 /* ---- running ---- */
@@ -353,11 +370,7 @@ static int verify_model(const struct options *options, const char *model, bool *
                                      .shift = options->shift};
             long slots = 0;
 
-            status = number("-np", options->slots.items[s], 1, SLOTS_MAX, &slots);
-            if (status == CLI_OK &&
-                (type != TENSOR_TYPE_F16 && type != TENSOR_TYPE_Q8_0 && type != TENSOR_TYPE_Q4_0))
-                status =
-                    cli_wrong_call("verify", "-ctk %s: f16, q8_0 or q4_0", options->types.items[t]);
+            number("-np", options->slots.items[s], 1, SLOTS_MAX, &slots);
             job.slots = (uint32_t)slots;
             job.type_k = job.type_v = (enum tensor_type)type;
             if (status == CLI_OK)

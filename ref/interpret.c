@@ -10,12 +10,30 @@
 
 /* ---- made and freed ---- */
 
+/* Kernels keep a head's values, and its rotary pairs, in arrays of this size. */
+static int check_heads(const struct model *model, struct error *err)
+{
+    for (uint32_t layer = 0; layer < model->n_layer; layer++) {
+        const struct model_layer *l = &model->layers[layer];
+
+        if (l->head_dim_k > REF_HEAD_DIM_MAX || l->head_dim_v > REF_HEAD_DIM_MAX)
+            return error_set(err, ERROR_UNSUPPORTED,
+                             "block %u has heads of %u and %u values; %d are the most", layer,
+                             l->head_dim_k, l->head_dim_v, REF_HEAD_DIM_MAX);
+    }
+    return 0;
+}
+
 struct interpreter *interpreter_new(const struct placement *placement, struct weights *weights,
                                     const struct numbers *numbers,
                                     const struct ref_kernels *kernels, struct interpret_room room,
                                     struct error *err)
 {
-    struct interpreter *interpreter = calloc(1, sizeof *interpreter);
+    struct interpreter *interpreter;
+
+    if (check_heads(placement->model, err) != 0)
+        return NULL;
+    interpreter = calloc(1, sizeof *interpreter);
 
     if (interpreter == NULL) {
         error_set(err, ERROR_MEMORY, "no memory for an interpreter");

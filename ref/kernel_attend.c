@@ -8,7 +8,7 @@
 
 #include "ref/arith.h"
 
-enum { CHUNK = 256, DIM_MAX = 1024 };
+enum { CHUNK = 256 };
 
 /* What a query head has gathered over the chunks before: `sum` 0 means nothing. */
 struct gathered {
@@ -19,9 +19,9 @@ struct gathered {
 
 /* Rows of a chunk in f32. */
 struct chunk {
-    float *k, *v;       /* (CHUNK, dim) */
+    float *k, *v; /* (CHUNK, dim) */
     bool present[CHUNK];
-    uint32_t first;     /* position */
+    uint32_t first; /* position */
 };
 
 static void load_row(const void *cache, enum tensor_type type, uint64_t row, uint32_t row_heads,
@@ -37,8 +37,8 @@ static void load_row(const void *cache, enum tensor_type type, uint64_t row, uin
         return;
     }
     for (uint32_t i = 0; i < dim; i += ARITH_BLOCK)
-        arith_dequantise_block(
-            type, (const char *)cache + tensor_type_row_bytes(type, index + i), 0, out + i);
+        arith_dequantise_block(type, (const char *)cache + tensor_type_row_bytes(type, index + i),
+                               0, out + i);
 }
 
 static void load_chunk(const struct attend *attend, uint32_t sequence, uint32_t head,
@@ -60,8 +60,7 @@ static void load_chunk(const struct attend *attend, uint32_t sequence, uint32_t 
     }
 }
 
-static void merge(struct gathered *all, float maximum, float sum, const float *values,
-                  uint32_t dim)
+static void merge(struct gathered *all, float maximum, float sum, const float *values, uint32_t dim)
 {
     float higher, a, b;
 
@@ -82,10 +81,10 @@ static void merge(struct gathered *all, float maximum, float sum, const float *v
 }
 
 /* One query head over positions `from` to `to` of a chunk. */
-static void attend_chunk(const struct attend *attend, const struct chunk *chunk,
-                         const float *query, uint32_t from, uint32_t to, struct gathered *all)
+static void attend_chunk(const struct attend *attend, const struct chunk *chunk, const float *query,
+                         uint32_t from, uint32_t to, struct gathered *all)
 {
-    float scores[CHUNK], values[DIM_MAX] = {0};
+    float scores[CHUNK], values[REF_HEAD_DIM_MAX] = {0};
     float maximum = -INFINITY, sum = 0;
     bool any = false;
 

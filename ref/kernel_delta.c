@@ -155,8 +155,7 @@ static void delta_sequence(const struct delta *delta, uint32_t first, uint32_t h
 
         if (tokens[t].sequence != tokens[first].sequence)
             continue;
-        delta_step(delta, t, h, s, scratch,
-                   out + ((uint64_t)t * delta->v_heads + h) * delta->dim);
+        delta_step(delta, t, h, s, scratch, out + ((uint64_t)t * delta->v_heads + h) * delta->dim);
         plane = tokens_from(tokens, delta->token_count, t) - 1;
         if (plane < delta->planes)
             memcpy(state + plane * plane_size, s, size * sizeof *s);

@@ -5,7 +5,7 @@
 
 #include "ref/arith.h"
 
-enum { ROPE_PAIRS_MAX = 512 };
+enum { ROPE_PAIRS_MAX = REF_HEAD_DIM_MAX / 2 };
 
 static void turn_head(const struct rope *rope, const float *cosines, const float *sines, float *x)
 {

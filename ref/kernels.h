@@ -79,6 +79,9 @@ struct delta {
     uint32_t planes;
 };
 
+/* Values of a head at most. */
+enum { REF_HEAD_DIM_MAX = 1024 };
+
 struct ref_kernels {
     const char *isa; /* "base", "avx2", "avx512" */
 

@@ -12,7 +12,7 @@ static const struct {
     enum tensor_role role;
     float centre, amplitude;
 } role_values[] = {
-    {TENSOR_ROLE_ROPE_FREQS, 2.5f, 1.5f},    /* divisors of 1 to 4 */
+    {TENSOR_ROLE_ROPE_FREQS, 2.5f, 1.5f}, /* divisors of 1 to 4 */
     {TENSOR_ROLE_ATTN_SINKS, 0, 1},
     {TENSOR_ROLE_SSM_CONV1D, 0, 0.8660254f}, /* a deviation of 1/2 */
     {TENSOR_ROLE_SSM_DT, 0, 1},

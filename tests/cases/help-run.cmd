@@ -1,0 +1,2 @@
+# The help of run is on stdout.
+$LOPSIDE run --help

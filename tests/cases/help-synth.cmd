@@ -1,0 +1,2 @@
+# The help of synth is on stdout.
+$LOPSIDE synth --help

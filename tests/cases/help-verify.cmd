@@ -1,0 +1,2 @@
+# Help of verify.
+$LOPSIDE verify --help
