@@ -15,7 +15,7 @@
 struct options {
     struct plan_options plans;
     long prompt, depth, layer; /* prompt 0: a decode step; layer -1: all */
-    bool shares, times, help;
+    bool shares, times, operations, help;
 };
 
 /* What one call works on; members are owned. */
@@ -28,18 +28,21 @@ struct session {
 
 static void print_help(void)
 {
-    puts("Usage: lopside program -m MODEL [OPTION]...\n"
-         "Prints the tasks of one step of a plan: of one generated token, or of the first\n"
-         "ubatch of a prompt. A listing of layers as 3-31+4 means 3, 7 and so on to 31.\n\n"
-         "  -n 1                            a step that generates a token (default)\n"
-         "  -p N                            the first ubatch of a prompt of N tokens\n"
-         "  -d, --depth DEPTH               tokens that are in the cache before (default 0)\n"
-         "      --layer N                   only tasks of this layer\n"
-         "      --shares                    first, what each device holds after rounding\n"
-         "      --times                     when each task starts and ends, in us, in the second "
-         "of\n"
-         "                                  two equal steps\n"
-         "  -h, --help                      this text\n");
+    puts(
+        "Usage: lopside program -m MODEL [OPTION]...\n"
+        "Prints the tasks of one step of a plan: of one generated token, or of the first\n"
+        "ubatch of a prompt. A listing of layers as 3-31+4 means 3, 7 and so on to 31.\n\n"
+        "  -n 1                            a step that generates a token (default)\n"
+        "  -p N                            the first ubatch of a prompt of N tokens\n"
+        "  -d, --depth DEPTH               tokens that are in the cache before (default 0)\n"
+        "      --layer N                   only tasks of this layer\n"
+        "      --shares                    first, what each device holds after rounding\n"
+        "      --operations                under each task what it computes: operands, the weight\n"
+        "                                  and its slice, and the memory of each\n"
+        "      --times                     when each task starts and ends, in us, in the second "
+        "of\n"
+        "                                  two equal steps\n"
+        "  -h, --help                      this text\n");
     plan_options_print_help();
 }
 
@@ -48,6 +51,7 @@ static void print_help(void)
 /* Start and end of each task in the step's own time; NULL for a listing without. */
 struct times {
     const double *start_s, *end_s;
+    bool operations; /* a line for each, too */
 };
 
 static double last_end_s(struct times times, size_t count)
@@ -82,6 +86,8 @@ static void print_lines(const char *text, const struct program *program, long la
             if (times.start_s != NULL)
                 printf("%10.1f %11.1f ", times.start_s[i] * 1e6, times.end_s[i] * 1e6);
             printf("%.*s\n", (int)width, text);
+            if (times.operations)
+                program_print_operations(program, i, stdout);
         }
         text += length + 1;
     }
@@ -108,14 +114,14 @@ static int print_program(const struct program *program, struct program_cells cel
 }
 
 static int list_tasks(const struct placement *placement, struct program_step step,
-                      struct program_cells cells, long layer, struct error *err)
+                      struct program_cells cells, long layer, bool operations, struct error *err)
 {
     struct program *program = program_lower(placement, step, err);
     int status;
 
     if (program == NULL)
         return -1;
-    status = print_program(program, cells, layer, (struct times){NULL, NULL}, err);
+    status = print_program(program, cells, layer, (struct times){.operations = operations}, err);
     program_free(program);
     return status;
 }
@@ -123,7 +129,8 @@ static int list_tasks(const struct placement *placement, struct program_step ste
 /* Times are those of the second of two steps: the first leaves behind what every
  * later one finds. */
 static int list_timed_tasks(const struct placement *placement, struct program_step step,
-                            struct program_cells cells, long layer, struct error *err)
+                            struct program_cells cells, long layer, bool operations,
+                            struct error *err)
 {
     struct timing *timing = timing_new(placement, err);
     struct timed_program *timed = NULL;
@@ -137,10 +144,10 @@ static int list_timed_tasks(const struct placement *placement, struct program_st
     timed = timed_program_new(timing, step, cells, err);
     if (timed != NULL && engine_run(engine, timed->schedule, err) == 0 &&
         engine_run(engine, timed->schedule, err) == 0 && engine_finish(engine, err) == 0)
-        status = print_program(
-            timed->program, cells, layer,
-            (struct times){engine_last_starts(engine, &count), engine_last_ends(engine, &count)},
-            err);
+        status = print_program(timed->program, cells, layer,
+                               (struct times){engine_last_starts(engine, &count),
+                                              engine_last_ends(engine, &count), operations},
+                               err);
     timed_program_free(timed);
     timing_free(timing);
     return status;
@@ -214,8 +221,9 @@ static int list_step(const struct options *options, const struct placement *plac
 
     if (options->shares && program_shares_print(placement, err) != 0)
         return -1;
-    return options->times ? list_timed_tasks(placement, step, cells, options->layer, err)
-                          : list_tasks(placement, step, cells, options->layer, err);
+    return options->times
+               ? list_timed_tasks(placement, step, cells, options->layer, options->operations, err)
+               : list_tasks(placement, step, cells, options->layer, options->operations, err);
 }
 
 static int run(const struct options *options, struct error *err)
@@ -231,7 +239,7 @@ static int run(const struct options *options, struct error *err)
 
 /* --- the call --- */
 
-enum { OPTION_LAYER = 1, OPTION_SHARES, OPTION_TIMES };
+enum { OPTION_LAYER = 1, OPTION_SHARES, OPTION_TIMES, OPTION_OPERATIONS };
 
 static int read_number(const char *flag, const char *text, long min, long max, long *value)
 {
@@ -262,6 +270,7 @@ static int take_option(struct options *options, int option, const char *argument
     default:
         options->shares |= option == OPTION_SHARES;
         options->times |= option == OPTION_TIMES;
+        options->operations |= option == OPTION_OPERATIONS;
         options->help |= option == 'h';
         return CLI_OK;
     }
@@ -279,6 +288,7 @@ static int parse(int argc, char **argv, struct options *options)
                                         {"layer", required_argument, NULL, OPTION_LAYER},
                                         {"shares", no_argument, NULL, OPTION_SHARES},
                                         {"times", no_argument, NULL, OPTION_TIMES},
+                                        {"operations", no_argument, NULL, OPTION_OPERATIONS},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
     struct option longs[PLAN_OPTION_LONGS + sizeof own / sizeof *own];

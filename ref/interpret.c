@@ -406,7 +406,8 @@ static void show_op(const struct interpreter *interpreter, const struct program_
 
 /* ---- running ---- */
 
-static int run_op(struct interpreter *interpreter, const struct program_op *op, struct error *err)
+int interpreter_run_op(struct interpreter *interpreter, const struct program_op *op,
+                       struct error *err)
 {
     switch (op->kind) {
     case OP_EMBED:
@@ -472,7 +473,7 @@ static int run_task(struct interpreter *interpreter, size_t index, struct error 
         const struct program_op *op = &interpreter->program->ops[task->op_first + i];
         struct error inner = {0};
 
-        if (run_op(interpreter, op, &inner) == 0) {
+        if (interpreter_run_op(interpreter, op, &inner) == 0) {
             if (interpreter->watch != NULL)
                 show_op(interpreter, op);
             continue;
@@ -502,8 +503,8 @@ static void forget_visitors(struct interpreter *interpreter)
     }
 }
 
-static int begin(struct interpreter *interpreter, const struct program *program,
-                 struct interpret_step step, struct error *err)
+int interpreter_begin(struct interpreter *interpreter, const struct program *program,
+                      struct interpret_step step, struct error *err)
 {
     if (program->not_executable != NULL)
         return error_set(err, ERROR_UNSUPPORTED, "%s cannot be executed: %s",
@@ -520,7 +521,7 @@ static int begin(struct interpreter *interpreter, const struct program *program,
 int interpreter_run(struct interpreter *interpreter, const struct program *program,
                     struct interpret_step step, struct error *err)
 {
-    if (begin(interpreter, program, step, err) != 0)
+    if (interpreter_begin(interpreter, program, step, err) != 0)
         return -1;
     for (size_t i = 0; i < program->task_count; i++)
         if (run_task(interpreter, i, err) != 0)
@@ -587,7 +588,7 @@ int interpreter_run_shuffled(struct interpreter *interpreter, const struct progr
 {
     struct shuffle shuffle = {.program = program, .random = seed};
     size_t oldest = 0, chosen;
-    int status = begin(interpreter, program, step, err);
+    int status = interpreter_begin(interpreter, program, step, err);
 
     if (status != 0)
         return -1;

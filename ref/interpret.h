@@ -80,4 +80,15 @@ int interpreter_run(struct interpreter *interpreter, const struct program *progr
 int interpreter_run_shuffled(struct interpreter *interpreter, const struct program *program,
                              struct interpret_step step, uint64_t seed, struct error *err);
 
+/**
+ * Makes a program the one under way, for running its operations one by one: for a runtime whose
+ * host computes some of them.
+ *
+ * @return as interpreter_run
+ */
+int interpreter_begin(struct interpreter *interpreter, const struct program *program,
+                      struct interpret_step step, struct error *err);
+int interpreter_run_op(struct interpreter *interpreter, const struct program_op *op,
+                       struct error *err);
+
 #endif

@@ -54,7 +54,10 @@ static uint32_t context_of(const struct verify_job *job)
 
 static int open_drafter(struct run *run, const struct verify_job *job, struct error *err)
 {
-    struct session_options options = {.hidden = true, .undo_max = DRAFT_TOKENS};
+    struct session_options options = {.hidden = true,
+                                      .undo_max = DRAFT_TOKENS,
+                                      .open = job->open,
+                                      .open_context = job->open_context};
 
     if (draft_open(&run->draft, NULL, job->source->model, err) != 0)
         return -1;
@@ -77,7 +80,9 @@ static int open_run(struct run *run, const struct verifying *v, const struct pla
                                       .hidden = entry->drafter == GENERATE_NEXTN,
                                       .shuffled = entry->shuffled,
                                       .order_seed = job->order_seed,
-                                      .fault = job->fault};
+                                      .fault = job->fault,
+                                      .open = job->open,
+                                      .open_context = job->open_context};
 
     run->placement = placement_new(job->source->model, v->machines[entry->devices - 1],
                                    &entry->plan, context_of(job), err);
@@ -211,7 +216,7 @@ int verify_plans(const struct verify_job *job, const size_t *indices, size_t cou
     if (count > 0)
         run_plan(&v, indices[0], true, &results[0]);
 #ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (job->open == NULL)
 #endif
     for (size_t i = 1; i < count; i++)
         run_plan(&v, indices[i], false, &results[i]);

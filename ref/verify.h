@@ -17,6 +17,8 @@ struct verify_job {
     uint64_t order_seed;
     enum interpret_fault fault;
     bool shift; /* the context is shifted half-way; such plans have no drafter */
+    executor_open *open; /* NULL: the interpreter, several plans at a time */
+    void *open_context;
 };
 
 /* How a plan came out. */
@@ -30,7 +32,7 @@ struct verify_result {
 };
 
 /**
- * Runs plans, several at a time where the build has OpenMP.
+ * Runs plans, on the interpreter several at a time where the build has OpenMP.
  *
  * @param indices of the grid; the first is what the others are compared with
  * @param results set, in the order of `indices`

@@ -182,6 +182,62 @@ static void print_operands(const struct program_task *task, const struct placeme
         fprintf(out, "  host waits");
 }
 
+static void print_operand(const struct program_operand *operand, const struct placement *placement,
+                          const char *before, FILE *out)
+{
+    if (operand->value == OP_VALUE_NONE)
+        return;
+    fprintf(out, "%s%s", before, program_value_name(operand->value));
+    if (operand->slot > 0)
+        fprintf(out, "[%u]", operand->slot);
+    fprintf(out, "@%s",
+            operand->space < 0
+                ? "host"
+                : placement->machine->devices[placement->devices[operand->space]].name);
+}
+
+static void print_operation(const struct program_op *op, const struct placement *placement,
+                            FILE *out)
+{
+    fprintf(out, "        %s", program_op_name(op->kind));
+    if (op->kind == OP_REDUCE) {
+        const char *before = " ";
+
+        for (uint32_t d = 0; d < placement->device_count; d++)
+            if ((op->members >> d & 1) != 0) {
+                struct program_operand part = op->a;
+
+                part.space = (int16_t)d;
+                print_operand(&part, placement, before, out);
+                before = " + ";
+            }
+        if (op->token_first > 0 || op->tokens > 0)
+            fprintf(out, " tokens %u+%u", op->token_first, op->tokens);
+        fprintf(out, " -> %s@each\n", program_value_name(op->out.value));
+        return;
+    }
+    print_operand(&op->a, placement, " ", out);
+    print_operand(&op->b, placement, ", ", out);
+    print_operand(&op->c, placement, ", ", out);
+    if (op->tensor >= 0)
+        fprintf(out, " x %s", placement->model->tensors[op->tensor].name);
+    if (op->slice.count > 0)
+        fprintf(out, " %s %llu+%llu%s", op->slice.axis == 1 ? "rows" : "columns",
+                (unsigned long long)op->slice.first, (unsigned long long)op->slice.count,
+                op->slice.segments > 1 ? " of each segment" : "");
+    if (op->tokens > 0)
+        fprintf(out, " tokens %u+%u", op->token_first, op->tokens);
+    print_operand(&op->out, placement, " -> ", out);
+    print_operand(&op->out2, placement, ", ", out);
+    fputc('\n', out);
+}
+
+void program_print_operations(const struct program *program, size_t task, FILE *out)
+{
+    for (uint32_t i = 0; i < program->tasks[task].op_count; i++)
+        print_operation(&program->ops[program->tasks[task].op_first + i], program->placement, out);
+}
+
 void program_print(const struct program *program, struct program_cells cells, FILE *out)
 {
     fprintf(out, "# %u token%s, %u row%s of logits, window %u cells", program->tokens,

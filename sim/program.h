@@ -201,6 +201,9 @@ bool program_value_is_layered(enum op_value value);
 const char *program_task_name(enum task_kind kind);
 enum task_class program_task_class(enum task_kind kind);
 
+/** Prints a line an operation of a task. */
+void program_print_operations(const struct program *program, size_t task, FILE *out);
+
 /** Prints a line a task: number, queue, what, work, dependencies. */
 void program_print(const struct program *program, struct program_cells cells, FILE *out);
 

@@ -5,22 +5,16 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "ref/arith.h"
 #include "ref/kernels.h"
+#include "tests/bench_memory.h"
 
 #define ROUNDS 6
 #define COLUMNS 4096
 #define ROWS 14336
 #define WORKING_SET_BYTES (UINT64_C(1) << 30)
 #define TOKENS_MAX 64
-
-#ifdef _OPENMP
-#define PARALLEL_SUM _Pragma("omp parallel for schedule(static) reduction(+ : sum)")
-#else
-#define PARALLEL_SUM
-#endif
 
 static const char *const variants[] = {"base", "avx2", "avx512"};
 
@@ -32,43 +26,6 @@ static const struct {
     {"Q5_K", TENSOR_TYPE_Q5_K}, {"Q6_K", TENSOR_TYPE_Q6_K}, {"F16", TENSOR_TYPE_F16},
     {"BF16", TENSOR_TYPE_BF16}, {"F32", TENSOR_TYPE_F32},
 };
-
-static double now_s(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-/* Reads `streams` places side by side, as matmul reads rows, a cache line each in turn. */
-static uint64_t sum_words(const uint64_t *words, int64_t streams)
-{
-    const int64_t stream_words = 512, tile_words = streams * stream_words;
-    const int64_t tiles = (int64_t)(WORKING_SET_BYTES / 8) / tile_words;
-    uint64_t sum = 0;
-
-    PARALLEL_SUM
-    for (int64_t tile = 0; tile < tiles; tile++)
-        for (int64_t i = 0; i < stream_words; i += 8)
-            for (int64_t stream = 0; stream < streams; stream++) {
-                const uint64_t *line = words + tile * tile_words + stream * stream_words + i;
-
-                sum += ((line[0] ^ line[1]) + (line[2] ^ line[3])) ^
-                       ((line[4] ^ line[5]) + (line[6] ^ line[7]));
-            }
-    return sum;
-}
-
-/* Time to read the working set once. */
-static double read_s(const uint64_t *words, int64_t streams)
-{
-    double start_s = now_s();
-    volatile uint64_t sum = sum_words(words, streams);
-
-    (void)sum;
-    return now_s() - start_s;
-}
 
 static struct matmul matmul_of(enum tensor_type type, const uint8_t *weight)
 {
@@ -97,23 +54,23 @@ static double one_token_s(const struct ref_kernels *kernels, enum tensor_type ty
 {
     struct matmul matmul = matmul_of(type, operands->weights);
     uint64_t bytes = ROWS * matmul.row_bytes, products = WORKING_SET_BYTES / bytes;
-    double start_s = now_s();
+    double start_s = bench_now_s();
 
     for (uint64_t product = 0; product < products; product++) {
         matmul.weight = operands->weights + product * bytes;
         kernels->matmul(&matmul, operands->x, NULL, 1, operands->sums, ROWS);
     }
-    return (now_s() - start_s) / (double)products;
+    return (bench_now_s() - start_s) / (double)products;
 }
 
 static double many_tokens_s(const struct ref_kernels *kernels, enum tensor_type type,
                             const struct operands *operands)
 {
     struct matmul matmul = matmul_of(type, operands->weights);
-    double start_s = now_s();
+    double start_s = bench_now_s();
 
     kernels->matmul(&matmul, operands->x, NULL, TOKENS_MAX, operands->sums, ROWS);
-    return now_s() - start_s;
+    return bench_now_s() - start_s;
 }
 
 static double least(double a, double b)
@@ -131,7 +88,8 @@ static void print_type(const struct ref_kernels *kernels, size_t t, const struct
     for (int round = 0; round < ROUNDS; round++) {
         const uint64_t *words = (const uint64_t *)(const void *)operands->weights;
 
-        memory_s = least(memory_s, read_s(words, streams[round % 3]));
+        memory_s =
+            least(memory_s, bench_memory_read_s(words, WORKING_SET_BYTES, streams[round % 3]));
         one_s = least(one_s, one_token_s(kernels, type, operands));
     }
 
