@@ -95,7 +95,7 @@ int bench_make_tests(struct test_lists *lists, struct tests *tests)
         plan_options_expand("d", &lists->depths, &err) != 0)
         return cli_fail(&err);
     for (size_t i = 0; i < lists->depths.count && status == CLI_OK; i++) {
-        uint32_t depth;
+        uint32_t depth = 0;
 
         status = bench_read_count("d", lists->depths.items[i], &depth);
         if (status == CLI_OK)
