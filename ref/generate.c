@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "ref/arith.h"
