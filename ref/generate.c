@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#define XXH_STATIC_LINKING_ONLY /* states are members */
 #include <xxhash.h>
 
 #include "ref/arith.h"
