@@ -128,8 +128,8 @@ static int read_string(struct reader *reader, const char *field, const char **te
 /* Reads the name of an entry into the arena. */
 static int read_name(struct reader *reader, struct arena *arena, const char **name)
 {
-    size_t offset = reader->position, length;
-    const char *text;
+    size_t offset = reader->position, length = 0;
+    const char *text = NULL;
 
     if (read_string(reader, "name", &text, &length))
         return -1;
