@@ -32,6 +32,7 @@ struct execution {
     uint32_t slot_count;
     struct generate_options generate;
     struct generation generation;
+    executor_open *open; /* of the backend; NULL: the interpreter */
     double wall_s;
     struct record *record, *expected;
     struct record_comparison comparison;
@@ -169,7 +170,8 @@ static int open_plan(struct execution *x, struct run_options *options, struct er
 
 static int open_drafter(struct execution *x, struct error *err)
 {
-    struct session_options options = {.hidden = true, .undo_max = x->generate.draft_max};
+    struct session_options options = {
+        .hidden = true, .undo_max = x->generate.draft_max, .open = x->open};
 
     if (x->generate.drafter != GENERATE_NEXTN)
         return 0;
@@ -190,7 +192,8 @@ static int open_sessions(struct execution *x, const struct run_options *options,
     struct session_options how = {.undo_max = x->generate.draft_max,
                                   .hidden = x->generate.drafter == GENERATE_NEXTN,
                                   .shuffled = options->shuffled,
-                                  .order_seed = options->order_seed};
+                                  .order_seed = options->order_seed,
+                                  .open = x->open};
 
     if (open_drafter(x, err) != 0)
         return -1;
@@ -241,6 +244,7 @@ static int open_execution(struct execution *x, struct run_options *options, stru
     const char *model = plan_options_value(&options->plans, 0, PLAN_OPTION_MODEL);
 
     x->generate = options->generate;
+    x->open = options->backend.open;
     if (find_kernels(x, options->isa, err) != 0 || read_drafter(x, &options->plans, err) != 0)
         return -1;
     if (options->check_against != NULL) {

@@ -34,6 +34,7 @@ static void print_help(void)
          "      --sampling-seed N           seed of sampling, llama.cpp's --seed (default 1)\n"
          "      --seed N                    seed of synthetic weights (default 1)\n"
          "      --context-shift KEEP,COUNT@N   after N tokens, drop COUNT behind the first KEEP\n"
+         "      --backend cpu|cuda          where the plan is executed (default cpu)\n"
          "      --isa base|avx2|avx512      instructions of the loops (default: the best)\n"
          "      --shuffle SEED              run tasks in a random order that their edges allow\n"
          "      --record FILE               keep a digest of what each operation yields\n"
@@ -99,6 +100,13 @@ static int read_format(const char *text, bool *json)
 
 /* ---- the call ---- */
 
+static int read_backend(const char *name, struct backend *backend)
+{
+    struct error err = {0};
+
+    return backend_find(name, backend, &err) == 0 ? CLI_OK : cli_fail(&err);
+}
+
 enum {
     OPTION_PROMPT = 1,
     OPTION_TOKENS,
@@ -108,6 +116,7 @@ enum {
     OPTION_SEED,
     OPTION_SHIFT,
     OPTION_ISA,
+    OPTION_BACKEND,
     OPTION_SHUFFLE,
     OPTION_RECORD,
     OPTION_CHECK,
@@ -125,6 +134,7 @@ static const struct option own_longs[] = {
     {"seed", required_argument, NULL, OPTION_SEED},
     {"context-shift", required_argument, NULL, OPTION_SHIFT},
     {"isa", required_argument, NULL, OPTION_ISA},
+    {"backend", required_argument, NULL, OPTION_BACKEND},
     {"shuffle", required_argument, NULL, OPTION_SHUFFLE},
     {"record", required_argument, NULL, OPTION_RECORD},
     {"check-against", required_argument, NULL, OPTION_CHECK},
@@ -171,6 +181,8 @@ static int take_option(struct run_options *options, int option, const char *argu
     case OPTION_ISA:
         options->isa = argument;
         return CLI_OK;
+    case OPTION_BACKEND:
+        return read_backend(argument, &options->backend);
     case OPTION_RECORD:
         options->record = argument;
         return CLI_OK;

@@ -2,14 +2,16 @@
 #ifndef CLI_RUN_OPTIONS_H
 #define CLI_RUN_OPTIONS_H
 
+#include "cli/backend.h"
 #include "cli/plan_options.h"
 #include "ref/generate.h"
 
 struct run_options {
-    struct plan_options plans;          /* one combination */
-    const char *prompt;                 /* -p, or NULL */
-    const char *token_ids;              /* --tokens, or NULL */
-    const char *isa;                    /* NULL: the best */
+    struct plan_options plans; /* one combination */
+    const char *prompt;        /* -p, or NULL */
+    const char *token_ids;     /* --tokens, or NULL */
+    const char *isa;           /* NULL: the best */
+    struct backend backend;
     const char *record, *check_against; /* files, or NULL */
     uint64_t weights_seed, order_seed;
     bool shuffled, json, help;

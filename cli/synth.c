@@ -22,7 +22,7 @@ static const char help_text[] =
     "no vocabulary, so prompts for it are token ids.\n"
     "\n"
     "  -o, --output FILE     the file to write; an existing one is replaced\n"
-    "      --seed N          another seed than 0\n"
+    "      --seed N          of the weights (default 1)\n"
     "  -h, --help            this text\n";
 
 struct synth_options {
@@ -137,7 +137,7 @@ static int parse_options(int argc, char **argv, struct synth_options *options)
 
 int cli_synth(int argc, char **argv)
 {
-    struct synth_options options = {0};
+    struct synth_options options = {.seed = 1};
     int status = parse_options(argc, argv, &options);
 
     if (status != CLI_OK)

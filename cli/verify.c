@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/backend.h"
 #include "cli/list.h"
 #include "ref/shape.h"
 #include "ref/verify.h"
@@ -20,6 +21,7 @@ struct options {
     uint64_t seed, order_seed;
     float temperature;
     const char *isa;
+    struct backend backend;
     enum interpret_fault fault;
     bool shift, json, list, help;
 };
@@ -45,6 +47,8 @@ static void print_help(void)
         "      --seed N                    of synthetic weights (default 1)\n"
         "      --order-seed N              of the random orders (default 1)\n"
         "      --isa base|avx2|avx512      kernels (default: the best that this CPU has)\n"
+        "      --backend cpu|cuda          where plans are executed (default cpu); the checksums\n"
+        "                                  are the same\n"
         "      --break float-sums|device-groups\n"
         "                                  breaks a rule on purpose; the check has to fail\n"
         "  -o, --output text|json          (default text)\n"
@@ -64,7 +68,8 @@ enum {
     OPTION_ISA,
     OPTION_BREAK,
     OPTION_TYPES,
-    OPTION_SLOTS
+    OPTION_SLOTS,
+    OPTION_BACKEND
 };
 
 static const struct option longs[] = {{"model", required_argument, NULL, 'm'},
@@ -81,6 +86,7 @@ static const struct option longs[] = {{"model", required_argument, NULL, 'm'},
                                       {"seed", required_argument, NULL, OPTION_SEED},
                                       {"order-seed", required_argument, NULL, OPTION_ORDER},
                                       {"isa", required_argument, NULL, OPTION_ISA},
+                                      {"backend", required_argument, NULL, OPTION_BACKEND},
                                       {"break", required_argument, NULL, OPTION_BREAK},
                                       {"output", required_argument, NULL, 'o'},
                                       {"help", no_argument, NULL, 'h'},
@@ -116,6 +122,11 @@ static int take_word(struct options *options, int option, const char *word)
                                     "--isa %s: this CPU or this build has no such "
                                     "kernels; base always works",
                                     word);
+    case OPTION_BACKEND: {
+        struct error err = {0};
+
+        return backend_find(word, &options->backend, &err) == 0 ? 0 : cli_fail(&err);
+    }
     case OPTION_BREAK:
         options->fault = strcmp(word, "float-sums") == 0      ? INTERPRET_FLOAT_SUMS
                          : strcmp(word, "device-groups") == 0 ? INTERPRET_DEVICE_GROUPS
@@ -188,6 +199,7 @@ static int take(struct options *options, int option, const char *argument)
     case OPTION_TEMP:
     case OPTION_ISA:
     case OPTION_BREAK:
+    case OPTION_BACKEND:
     case 'o':
         return take_word(options, option, argument);
     default:
@@ -367,6 +379,7 @@ static int verify_model(const struct options *options, const char *model, bool *
                                      .kernels = ref_kernels_find(options->isa),
                                      .order_seed = options->order_seed,
                                      .fault = options->fault,
+                                     .open = options->backend.open,
                                      .shift = options->shift};
             long slots = 0;
 
