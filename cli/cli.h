@@ -19,6 +19,7 @@ int cli_bench(int argc, char **argv);
 int cli_calibrate(int argc, char **argv);
 int cli_machine(int argc, char **argv);
 int cli_model(int argc, char **argv);
+int cli_probe(int argc, char **argv);
 int cli_program(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_synth(int argc, char **argv);

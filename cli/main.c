@@ -15,6 +15,7 @@ static const struct {
     {"program", "what a plan does in a step, a line a task", cli_program},
     {"model", "models: the catalogue, or a GGUF file", cli_model},
     {"machine", "machines: profiles, GPUs and links", cli_machine},
+    {"probe", "this machine's GPUs and links, measured", cli_probe},
     {"synth", "GGUF files with synthetic weights", cli_synth},
     {"validate", "predictions beside measured rows", cli_validate},
     {"calibrate", "fit a machine's constants to measured rows", cli_calibrate},

@@ -1,0 +1,2 @@
+# Help of probe.
+$LOPSIDE probe --help
