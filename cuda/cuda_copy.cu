@@ -1,0 +1,164 @@
+/* Copies between memories, as interpret_copy(): values whole, windows of caches, rows of a state or
+ * of a plain value. */
+#include "cuda/cuda_private.h"
+
+bool cuda_copy_is_hosts(const struct program_op *op)
+{
+    return op->a.space == PROGRAM_AT_HOST && op->out.space == PROGRAM_AT_HOST;
+}
+
+static void *reserve(struct cuda_executor *executor, struct program_operand operand, int layer,
+                     size_t bytes, struct error *err)
+{
+    if (operand.space == PROGRAM_AT_HOST)
+        return memory_reserve(interpreter_memory(executor->host), operand, layer, bytes, err);
+    return cuda_memory_reserve(executor->memory, operand, layer, bytes, err);
+}
+
+static void *find(struct cuda_executor *executor, struct program_operand operand, int layer,
+                  size_t bytes, struct error *err)
+{
+    if (operand.space == PROGRAM_AT_HOST)
+        return memory_find(interpreter_memory(executor->host), operand, layer, bytes, err);
+    return cuda_memory_find(executor->memory, operand, layer, bytes, err);
+}
+
+/* ---- memory of the host ---- */
+
+/* A cache of the host stays where it is, so it is registered once. A failure is no error: the
+ * copy is then one from pageable memory. */
+static void pin(struct cuda_executor *executor, void *bytes, size_t size)
+{
+    for (uint32_t i = 0; i < executor->pinned_count; i++)
+        if (executor->pinned[i] == bytes)
+            return;
+    if (executor->pinned_count == CUDA_PINNED_MAX ||
+        cudaHostRegister(bytes, size, cudaHostRegisterPortable) != cudaSuccess) {
+        cudaGetLastError();
+        return;
+    }
+    executor->pinned[executor->pinned_count++] = bytes;
+}
+
+/* ---- copies ---- */
+
+static int gpu_of(const struct cuda_executor *executor, struct program_operand operand)
+{
+    return executor->device_gpus[operand.space];
+}
+
+/* Rows of `width` bytes. */
+static int copy_rows(struct cuda_executor *executor, const struct program_op *op, char *to,
+                     uint64_t to_row, const char *from, uint64_t from_row, uint64_t width,
+                     uint64_t rows, cudaStream_t stream, struct error *err)
+{
+    bool together = width == to_row && width == from_row;
+    bool apart = op->a.space >= 0 && op->out.space >= 0 &&
+                 gpu_of(executor, op->a) != gpu_of(executor, op->out);
+
+    if (width == 0 || rows == 0)
+        return 0;
+    if (apart && together)
+        return cuda_check(cudaMemcpyPeerAsync(to, gpu_of(executor, op->out), from,
+                                              gpu_of(executor, op->a), width * rows, stream),
+                          "cudaMemcpyPeerAsync", err);
+    if (together)
+        return cuda_check(cudaMemcpyAsync(to, from, width * rows, cudaMemcpyDefault, stream),
+                          "cudaMemcpyAsync", err);
+    return cuda_check(
+        cudaMemcpy2DAsync(to, to_row, from, from_row, width, rows, cudaMemcpyDefault, stream),
+        "cudaMemcpy2DAsync", err);
+}
+
+static int copy_whole(struct cuda_executor *executor, const struct program_op *op,
+                      cudaStream_t stream, struct error *err)
+{
+    const struct interpret_room *room = &executor->room;
+    size_t bytes = (size_t)room->sequences * room->positions * sizeof(int32_t);
+    const char *in;
+    char *out;
+
+    if (op->a.value == OP_VALUE_TOKENS)
+        bytes = executor->program->tokens * sizeof(struct program_token);
+    else if (op->a.value == OP_VALUE_SHIFTS)
+        bytes = (size_t)room->streams * room->cells[op->sliding] * sizeof(uint32_t);
+    in = (const char *)find(executor, op->a, op->layer, bytes, err);
+    out = in != nullptr ? (char *)reserve(executor, op->out, op->layer, bytes, err) : nullptr;
+    if (out == nullptr)
+        return -1;
+    return copy_rows(executor, op, out, bytes, in, bytes, bytes, 1, stream, err);
+}
+
+/* The cells that a window covers, of each stream. */
+static int copy_cells(struct cuda_executor *executor, const struct program_op *op,
+                      cudaStream_t stream, struct error *err)
+{
+    const struct interpret_room *room = &executor->room;
+    enum tensor_type type = cuda_cache_type(executor, op->a.value);
+    uint64_t from_row = tensor_type_row_bytes(type, op->from.row);
+    uint64_t to_row = tensor_type_row_bytes(type, op->to.row);
+    uint64_t width = tensor_type_row_bytes(type, op->width);
+    size_t from_bytes = cuda_cache_bytes(executor, op->a.value, op->sliding, op->from.row);
+    /* A window that is sent ahead may leave before the first rows came. */
+    char *in = (char *)reserve(executor, op->a, op->layer, from_bytes, err);
+    char *out = in != nullptr
+                    ? (char *)reserve(
+                          executor, op->out, op->layer,
+                          cuda_cache_bytes(executor, op->out.value, op->sliding, op->to.row), err)
+                    : nullptr;
+
+    if (out == nullptr)
+        return -1;
+    if (executor->placement->plan.kv_pinned && op->a.space == PROGRAM_AT_HOST)
+        pin(executor, in, from_bytes);
+    for (uint32_t s = 0; s < room->streams; s++) {
+        uint64_t row = (uint64_t)s * room->cells[op->sliding];
+
+        if (copy_rows(executor, op, out + row * to_row + tensor_type_row_bytes(type, op->to.first),
+                      to_row, in + row * from_row + tensor_type_row_bytes(type, op->from.first),
+                      from_row, width, executor->step.used[op->sliding], stream, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static size_t element_bytes(unsigned value)
+{
+    if (value == OP_VALUE_SUMS)
+        return sizeof(int64_t);
+    return value == OP_VALUE_ROUTE ? sizeof(struct program_route) : sizeof(float);
+}
+
+int cuda_copy(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
+              struct error *err)
+{
+    size_t size = element_bytes(op->a.value);
+    uint64_t rows = cuda_rows(executor, op);
+    const char *in;
+    char *out;
+
+    if (op->width == 0)
+        return copy_whole(executor, op, stream, err);
+    if (op->a.value == OP_VALUE_CACHE_K || op->a.value == OP_VALUE_CACHE_V ||
+        op->a.value == OP_VALUE_WINDOW_K || op->a.value == OP_VALUE_WINDOW_V)
+        return copy_cells(executor, op, stream, err);
+    if (op->a.value == OP_VALUE_STATE || op->a.value == OP_VALUE_CONV) {
+        rows = cuda_state_rows(executor, op->a.value, op->layer);
+        /* Before the first step the host's state is not there yet; it is zero. */
+        if (op->a.space == PROGRAM_AT_HOST &&
+            reserve(executor, op->a, op->layer, rows * op->from.row * size, err) == nullptr)
+            return -1;
+    }
+    in = (const char *)find(executor, op->a, op->layer, rows * op->from.row * size, err);
+    out = in != nullptr
+              ? (char *)reserve(executor, op->out, op->layer, rows * op->to.row * size, err)
+              : nullptr;
+    if (out == nullptr)
+        return -1;
+    for (uint32_t s = 0; s < op->segments; s++)
+        if (copy_rows(executor, op, out + (s * op->to.segment + op->to.first) * size,
+                      op->to.row * size, in + (s * op->from.segment + op->from.first) * size,
+                      op->from.row * size, op->width * size, rows, stream, err) != 0)
+            return -1;
+    return 0;
+}

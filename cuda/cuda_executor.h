@@ -1,0 +1,42 @@
+/* Executes programs on NVIDIA GPUs, with the bits of ref/interpret.h. Devices of a plan are laid
+ * on GPUs in turn, so that several may share one, each with its own streams and buffers. */
+#ifndef CUDA_EXECUTOR_H
+#define CUDA_EXECUTOR_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "ref/executor.h"
+
+struct cuda_options {
+    int gpus[MACHINE_DEVICES_MAX]; /* CUDA ordinals; plan device d takes gpus[d % gpu_count] */
+    uint32_t gpu_count;            /* 0: all that are visible */
+    bool no_nccl;                  /* sums over GPUs by copies between them */
+    bool plain; /* the simple kernels for products only; so with LOPSIDE_CUDA_PLAIN set */
+    /* Every operation runs on the interpreter too, and the first whose operands differ is
+     * the error. LOPSIDE_CUDA_LOCKSTEP=1 in the environment does the same; =all tells each
+     * on stderr, mends it and goes on. */
+    bool lockstep;
+};
+
+/**
+ * Opens an executor on GPUs.
+ *
+ * @param context struct cuda_options, borrowed for the call, or NULL for the defaults
+ * @return 0, or -1 with `err` set: ERROR_UNSUPPORTED without a GPU, ERROR_MEMORY names the
+ *         device, what was asked for and what is free
+ */
+executor_open cuda_executor_open;
+
+/** GPUs that are visible. @return 0 with `err` set (ERROR_UNSUPPORTED) where there are none */
+uint32_t cuda_gpu_count(struct error *err);
+
+/** A GPU's name as the driver has it, into `name` of `size` bytes; "" for one that is not there. */
+void cuda_gpu_name(uint32_t gpu, char *name, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

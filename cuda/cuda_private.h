@@ -1,0 +1,135 @@
+/* What the files of the executor share. */
+#ifndef CUDA_PRIVATE_H
+#define CUDA_PRIVATE_H
+
+#include "cuda/cuda_check.h"
+#include "cuda/cuda_executor.h"
+#include "cuda/cuda_memory.h"
+#include "cuda/cuda_weights.h"
+#include "cuda/kernels.h"
+
+/* Queues of devices have a stream each; collectives that run beside them, one on each GPU. */
+struct cuda_lane {
+    int gpu; /* index into the executor's gpus */
+    cudaStream_t stream;
+    cudaEvent_t tail; /* recorded where another lane waits for this one */
+};
+
+/* Memory that operations of a device use meanwhile; they follow each other on its compute
+ * stream. */
+struct cuda_scratch {
+    void *bytes;
+    size_t capacity;
+};
+
+/* Events of one GPU, used anew each step. */
+struct cuda_events {
+    cudaEvent_t *events;
+    size_t count, used;
+};
+
+/* What a task's dependents wait for. */
+struct cuda_done {
+    cudaEvent_t events[MACHINE_DEVICES_MAX]; /* of each GPU that takes part */
+    uint32_t count;
+};
+
+/* Rotary frequencies on a GPU. */
+struct cuda_frequencies {
+    int gpu;
+    bool sliding;
+    uint32_t turned;
+    int32_t tensor;
+    double *values;
+};
+
+struct cuda_collective; /* cuda_collective.cu */
+struct cuda_lockstep;   /* cuda_lockstep.cu */
+
+enum { CUDA_FREQUENCIES_MAX = 64, CUDA_PINNED_MAX = 1024 };
+
+struct cuda_executor {
+    const struct placement *placement;
+    const struct model *model;
+    const struct numbers *numbers;
+    struct interpret_room room;
+    struct interpreter *host; /* computes what the host does, in its memory */
+    struct weights *host_weights;
+    int gpus[MACHINE_DEVICES_MAX];
+    uint32_t gpu_count;
+    int device_gpus[MACHINE_DEVICES_MAX]; /* CUDA ordinal of each device */
+    struct cuda_memory *memory;
+    struct cuda_weights *weights;
+    struct cuda_lane lanes[3 * MACHINE_DEVICES_MAX + MACHINE_DEVICES_MAX];
+    uint32_t lane_count; /* three a device, then one a GPU */
+    struct cuda_scratch scratch[MACHINE_DEVICES_MAX];
+    struct cuda_scratch workspaces[MACHINE_DEVICES_MAX]; /* of products; all 0 between them */
+    struct cuda_events events[MACHINE_DEVICES_MAX];      /* of each GPU */
+    struct cuda_done *done;                              /* of the program's tasks */
+    bool *awaited;                                       /* tasks that others depend on */
+    size_t task_capacity;
+    struct cuda_frequencies frequencies[CUDA_FREQUENCIES_MAX];
+    uint32_t frequency_count;
+    void *pinned[CUDA_PINNED_MAX]; /* memory of the host that was registered */
+    uint32_t pinned_count;
+    struct cuda_collective *collective;
+    struct cuda_lockstep *lockstep; /* NULL: off */
+    const struct program *program;  /* under way */
+    struct interpret_step step;
+    const struct program_task *task;
+};
+
+/* ---- cuda_ops.cu ---- */
+
+/** Launches an operation of a device. @return 0, or -1 with `err` set */
+int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
+                struct error *err);
+
+uint32_t cuda_rows(const struct cuda_executor *executor, const struct program_op *op);
+size_t cuda_cache_bytes(const struct cuda_executor *executor, unsigned value, bool sliding,
+                        uint64_t row_values);
+uint64_t cuda_state_rows(const struct cuda_executor *executor, unsigned value, int layer);
+enum tensor_type cuda_cache_type(const struct cuda_executor *executor, unsigned value);
+
+/** Sums of all tokens, on a device. */
+int64_t *cuda_sums_out(struct cuda_executor *executor, struct program_operand operand,
+                       const struct program_op *op, struct error *err);
+
+/* ---- cuda_copy.cu ---- */
+
+/** Whether both ends of a copy are in the host's memory. */
+bool cuda_copy_is_hosts(const struct program_op *op);
+int cuda_copy(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
+              struct error *err);
+
+/* ---- cuda_collective.cu ---- */
+
+struct cuda_collective *cuda_collective_new(const struct cuda_executor *executor, bool no_nccl,
+                                            struct error *err);
+void cuda_collective_free(struct cuda_collective *collective);
+
+/**
+ * Sums over devices.
+ *
+ * @param streams one of each GPU of the executor, on which its part runs
+ * @param beside  it runs beside the computing streams, and so beside another one
+ */
+int cuda_reduce(struct cuda_executor *executor, const struct program_op *op,
+                const cudaStream_t *streams, bool beside, struct error *err);
+
+/* ---- cuda_lockstep.cu ---- */
+
+/** `go_on`: differences are told on stderr and mended; else the first one is the error. */
+struct cuda_lockstep *cuda_lockstep_new(const struct executor_setting *setting, bool go_on,
+                                        struct error *err);
+void cuda_lockstep_free(struct cuda_lockstep *lockstep);
+void cuda_lockstep_forget_step(struct cuda_lockstep *lockstep);
+
+/** A step begins: the host's values come to the other interpreter. */
+int cuda_lockstep_begin(struct cuda_executor *executor, struct error *err);
+
+/** Computes an operation that the GPUs have computed, and compares its operands. */
+int cuda_lockstep_op(struct cuda_executor *executor, const struct program_op *op,
+                     struct error *err);
+
+#endif

@@ -1,0 +1,216 @@
+/* What is computed value by value: a thread takes every so many-th. */
+#include "cuda/cuda_check.h"
+#include "cuda/kernels.h"
+
+extern "C" {
+#include "ref/arith.h"
+}
+
+enum { THREADS = 256 };
+
+static const uint64_t blocks_max = 4096;
+
+static unsigned blocks_for(uint64_t n)
+{
+    uint64_t blocks = (n + THREADS - 1) / THREADS;
+
+    return (unsigned)(blocks < blocks_max ? blocks : blocks_max);
+}
+
+template <typename F> __global__ void __launch_bounds__(THREADS) each_kernel(uint64_t n, F f)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
+         i += (uint64_t)gridDim.x * THREADS)
+        f(i);
+}
+
+template <typename F>
+static int each(const char *name, uint64_t n, cudaStream_t stream, struct error *err, F f)
+{
+    if (n == 0)
+        return 0;
+    each_kernel<<<blocks_for(n), THREADS, 0, stream>>>(n, f);
+    return cuda_launched(name, err);
+}
+
+struct join_values {
+    const float *a, *b;
+    float *y;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        y[i] = arith_canonical(a[i] + b[i]);
+    }
+};
+
+int cuda_join(const float *a, const float *b, uint64_t n, float *y, cudaStream_t stream,
+              struct error *err)
+{
+    return each("join", n, stream, err, join_values{a, b, y});
+}
+
+struct gate_values {
+    const float *x, *gate;
+    float *y;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        y[i] = arith_canonical(x[i] * arith_sigmoid(gate[i]));
+    }
+};
+
+int cuda_gate(const float *x, const float *gate, uint64_t n, float *y, cudaStream_t stream,
+              struct error *err)
+{
+    return each("gate", n, stream, err, gate_values{x, gate, y});
+}
+
+struct glu_values {
+    const float *gate, *up;
+    bool gelu;
+    float *y;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        y[i] = arith_canonical((gelu ? arith_gelu_tanh(gate[i]) : arith_silu(gate[i])) * up[i]);
+    }
+};
+
+int cuda_glu(const float *gate, const float *up, bool gelu, uint64_t n, float *y,
+             cudaStream_t stream, struct error *err)
+{
+    return each("glu", n, stream, err, glu_values{gate, up, gelu, y});
+}
+
+struct softcap_values {
+    const float *x;
+    float cap;
+    float *y;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        y[i] = arith_canonical(cap * arith_tanh(x[i] / cap));
+    }
+};
+
+int cuda_softcap(const float *x, float cap, uint64_t n, float *y, cudaStream_t stream,
+                 struct error *err)
+{
+    return each("softcap", n, stream, err, softcap_values{x, cap, y});
+}
+
+struct scale_values {
+    const float *x, *factors;
+    uint64_t columns;
+    float root;
+    float *y;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        y[i] =
+            arith_canonical(columns == 0 ? x[i] * factors[0] : x[i] * factors[i % columns] * root);
+    }
+};
+
+int cuda_scale(const float *x, const float *factors, uint64_t columns, float root, uint64_t n,
+               float *y, cudaStream_t stream, struct error *err)
+{
+    return each("scale", n, stream, err, scale_values{x, factors, columns, root, y});
+}
+
+struct shared_gate_values {
+    const float *x, *gates;
+    uint64_t columns;
+    float *y;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        y[i] = arith_canonical(x[i] * arith_sigmoid(gates[i / columns]));
+    }
+};
+
+int cuda_shared_gate(const float *x, const float *gates, uint64_t columns, uint64_t n, float *y,
+                     cudaStream_t stream, struct error *err)
+{
+    return each("shared_gate", n, stream, err, shared_gate_values{x, gates, columns, y});
+}
+
+struct finish_values {
+    const int64_t *sums;
+    float *y;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        y[i] = arith_from_fixed(sums[i]);
+    }
+};
+
+int cuda_finish(const int64_t *sums, uint64_t n, float *y, cudaStream_t stream, struct error *err)
+{
+    return each("finish", n, stream, err, finish_values{sums, y});
+}
+
+struct split_gate_values {
+    const float *x;
+    uint64_t n;
+    float *query, *gate;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        uint64_t head = i / n, j = i % n;
+
+        query[i] = x[2 * head * n + j];
+        gate[i] = x[(2 * head + 1) * n + j];
+    }
+};
+
+int cuda_split_gate(const float *x, uint64_t heads, uint64_t n, float *query, float *gate,
+                    cudaStream_t stream, struct error *err)
+{
+    return each("split_gate", heads * n, stream, err, split_gate_values{x, n, query, gate});
+}
+
+/* Grid: (tokens). A block counts the outputs before its token. */
+__global__ void select_kernel(const float *x, const struct program_token *tokens, uint64_t n,
+                              float *y)
+{
+    uint32_t t = blockIdx.x;
+    uint64_t row = 0;
+
+    if (tokens[t].output == 0)
+        return;
+    for (uint32_t i = 0; i < t; i++)
+        row += tokens[i].output != 0;
+    for (uint64_t i = threadIdx.x; i < n; i += blockDim.x)
+        y[row * n + i] = x[t * n + i];
+}
+
+int cuda_select(const float *x, const struct program_token *tokens, uint32_t count, uint64_t n,
+                float *y, cudaStream_t stream, struct error *err)
+{
+    select_kernel<<<count, THREADS, 0, stream>>>(x, tokens, n, y);
+    return cuda_launched("select", err);
+}
+
+struct expert_sums {
+    const int64_t *parts;
+    uint32_t used;
+    uint64_t n;
+    int64_t *sums;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        const int64_t *part = parts + i / n * used * n + i % n;
+        int64_t sum = 0;
+
+        for (uint32_t u = 0; u < used; u++)
+            sum = arith_fixed_add(sum, part[u * n]);
+        sums[i] = sum;
+    }
+};
+
+int cuda_sum_experts(const int64_t *parts, uint32_t tokens, uint32_t used, uint64_t n,
+                     int64_t *sums, cudaStream_t stream, struct error *err)
+{
+    return each("sum_experts", tokens * n, stream, err, expert_sums{parts, used, n, sums});
+}

@@ -1,0 +1,130 @@
+/* The kernels beside products, each the twin of a loop in ref/: the same values in the same
+ * order. All pointers lie in the GPU's memory; a launch returns 0, or -1 with `err` set. */
+#ifndef CUDA_KERNELS_H
+#define CUDA_KERNELS_H
+
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "ref/kernels.h"
+#include "sim/error.h"
+}
+
+/* ---- kernel_norm.cu ---- */
+
+/* Rows of n; `weight` NULL: 1. With `gate`, the result times silu(gate). `y` may be `x`. */
+int cuda_rms_norm(const float *x, const float *weight, const float *gate, float eps, uint64_t rows,
+                  uint64_t n, float *y, cudaStream_t stream, struct error *err);
+
+/* ---- kernel_elementwise.cu: n values; the output may be an input ---- */
+
+int cuda_join(const float *a, const float *b, uint64_t n, float *y, cudaStream_t stream,
+              struct error *err);
+int cuda_gate(const float *x, const float *gate, uint64_t n, float *y, cudaStream_t stream,
+              struct error *err);
+int cuda_glu(const float *gate, const float *up, bool gelu, uint64_t n, float *y,
+             cudaStream_t stream, struct error *err);
+int cuda_softcap(const float *x, float cap, uint64_t n, float *y, cudaStream_t stream,
+                 struct error *err);
+/* y = x times factors[0], or factors[i % columns] times `root` where `columns` is not 0. */
+int cuda_scale(const float *x, const float *factors, uint64_t columns, float root, uint64_t n,
+               float *y, cudaStream_t stream, struct error *err);
+/* y = x times sigmoid(gates[i / columns]). */
+int cuda_shared_gate(const float *x, const float *gates, uint64_t columns, uint64_t n, float *y,
+                     cudaStream_t stream, struct error *err);
+int cuda_finish(const int64_t *sums, uint64_t n, float *y, cudaStream_t stream, struct error *err);
+/* Of each head 2n values: the first n to `query`, the others to `gate`. */
+int cuda_split_gate(const float *x, uint64_t heads, uint64_t n, float *query, float *gate,
+                    cudaStream_t stream, struct error *err);
+/* Rows of n whose tokens have outputs, one behind the other. */
+int cuda_select(const float *x, const struct program_token *tokens, uint32_t count, uint64_t n,
+                float *y, cudaStream_t stream, struct error *err);
+/* sums[t] = sum over `used` rows of `parts` (tokens, used, n), by arith_fixed_add(). */
+int cuda_sum_experts(const int64_t *parts, uint32_t tokens, uint32_t used, uint64_t n,
+                     int64_t *sums, cudaStream_t stream, struct error *err);
+
+/* ---- kernel_reduce.cu ---- */
+
+struct cuda_members {
+    const int64_t *parts[MACHINE_DEVICES_MAX];
+    int64_t *totals[MACHINE_DEVICES_MAX];
+    uint32_t part_count, total_count;
+};
+
+/* Each of `totals` becomes the sum of all `parts`, by plain addition; they may be the same. */
+int cuda_sum_parts(const struct cuda_members *members, uint64_t n, cudaStream_t stream,
+                   struct error *err);
+
+/* ---- kernel_rope.cu ---- */
+
+/* As struct ref_kernels; frequencies in the GPU's memory. */
+int cuda_rope(const struct rope *rope, float *x, cudaStream_t stream, struct error *err);
+
+/* ---- kernel_cache.cu ---- */
+
+/* Rows of `width` values into a cache, `first` values behind the start of its row. */
+struct cuda_store {
+    enum tensor_type type;
+    const struct program_token *tokens;
+    uint32_t token_count;
+    bool sliding;        /* which of a token's cells */
+    uint64_t width, row; /* values stored, values of a row of the cache */
+    uint64_t first;
+};
+
+int cuda_store(const struct cuda_store *store, const float *x, void *cache, cudaStream_t stream,
+               struct error *err);
+
+/* Rows whose shift is not 0 are turned back by it. */
+struct cuda_shift {
+    enum tensor_type type;
+    const uint32_t *shifts; /* (rows) */
+    uint64_t rows;
+    uint64_t row, first; /* values of a row; those before the heads that turn */
+    uint32_t heads, dim, turned;
+    bool halves;
+    const double *frequencies; /* as of a rope; used with the other sign */
+};
+
+int cuda_shift(const struct cuda_shift *shift, void *cache, cudaStream_t stream, struct error *err);
+
+/* ---- kernel_attend.cu ---- */
+
+/* Chunks that a token touches at most, for `tokens` in the host's memory. */
+uint32_t cuda_attend_chunks(const struct program_token *tokens, uint32_t count, uint32_t window);
+
+/** Bytes of scratch; less makes more launches, each of some tokens. */
+size_t cuda_attend_scratch(const struct attend *attend, uint32_t chunks);
+
+int cuda_attend(const struct attend *attend, uint32_t chunks, void *scratch, float *out,
+                cudaStream_t stream, struct error *err);
+
+/* ---- kernel_delta.cu ---- */
+
+int cuda_convolve(const struct convolve *convolve, uint32_t sequences, float *x,
+                  cudaStream_t stream, struct error *err);
+
+/* `delta->dt` and `delta->a` are those of the whole layer: head h has value
+ * (h / count) x total + first + h % count. */
+struct cuda_delta_heads {
+    uint64_t total, first, count;
+};
+
+size_t cuda_delta_scratch(const struct delta *delta);
+int cuda_delta(const struct delta *delta, struct cuda_delta_heads heads, uint32_t sequences,
+               void *scratch, float *out, cudaStream_t stream, struct error *err);
+
+/* ---- kernel_router.cu ---- */
+
+struct cuda_route {
+    const float *logits; /* (tokens, experts) */
+    const float *scales; /* (experts), or NULL */
+    uint32_t tokens, experts, used;
+    bool normalised;
+    float expert_scale;
+};
+
+int cuda_route(const struct cuda_route *route, struct program_route *out, cudaStream_t stream,
+               struct error *err);
+
+#endif

@@ -1,0 +1,495 @@
+/* Products of 1 to 8 tokens: every byte of the weight passes once through shared memory.
+ *
+ * A unit is 64 rows x one group. Units, columns first, are dealt evenly to the blocks, and a
+ * block's share to its pairs of warps; a thread runs the fp32 chain of one row for every token.
+ * A lane for each pair feeds its ring of stages with bulk copies, a window each. A pair adds its sums of a row
+ * tile to the workspace; whoever completes the tile writes the result and clears the workspace. */
+#include "cuda/matmul_fast.h"
+
+#include "ref/arith.h"
+
+#define PAIRS_MAX 8
+#define STAGES_MAX 24
+
+struct decode {
+    const uint8_t *packed;
+    const uint8_t *activations; /* (windows) records */
+    const float *token_scales; /* or NULL */
+    uint64_t rows;
+    uint32_t tokens;
+    uint32_t groups, group_windows, row_tiles;
+    float limit;
+    struct matmul_fast_output output;
+    /* workspace */
+    unsigned long long *total; /* (tokens, rows padded to tiles) */
+    uint32_t *flagged;         /* (rows padded): a bit for each token */
+    uint32_t *counted;         /* (row tiles): groups added */
+};
+
+static __host__ __device__ constexpr bool has_min(int type)
+{
+    return type == TENSOR_TYPE_Q4_K || type == TENSOR_TYPE_Q5_K;
+}
+
+/* First unit of a part of `units` cut into `parts`. */
+static __device__ __forceinline__ uint32_t share_begin(uint32_t units, uint32_t part,
+                                                       uint32_t parts)
+{
+    return (uint32_t)((uint64_t)units * part / parts);
+}
+
+/* One window of a row: 4 steps of the chains. */
+template <int TYPE, int TOKENS>
+static __device__ __forceinline__ void window_fma(const uint8_t *tile, const uint8_t *q,
+                                                  const float *scales, const float *sums,
+                                                  uint32_t r, float *acc)
+{
+    const struct matmul_fast_row_scales row =
+        matmul_fast_load_scales<TYPE>(tile + matmul_fast_scales_at((enum tensor_type)TYPE), r);
+    uint4 upper[2];
+
+    if (TYPE == TENSOR_TYPE_Q5_K || TYPE == TENSOR_TYPE_Q6_K)
+        upper[0] = *(const uint4 *)(tile + MATMUL_FAST_NIBBLES + r * 16);
+    if (TYPE == TENSOR_TYPE_Q6_K)
+        upper[1] = *(const uint4 *)(tile + MATMUL_FAST_NIBBLES + 1024 + r * 16);
+
+#pragma unroll
+    for (int b = 0; b < 4; b++) {
+        struct matmul_fast_words w;
+
+        if (TYPE == TENSOR_TYPE_Q8_0) {
+            uint4 first = *(const uint4 *)(tile + r * 128 + ((2 * b) ^ (r & 7)) * 16);
+            uint4 second = *(const uint4 *)(tile + r * 128 + ((2 * b + 1) ^ (r & 7)) * 16);
+
+            w = {{first.x, first.y, first.z, first.w}, {second.x, second.y, second.z, second.w}};
+        } else {
+            uint4 nibbles = *(const uint4 *)(tile + b * 1024 + r * 16);
+            uint32_t u0 = 0, u1 = 0;
+
+            if (TYPE == TENSOR_TYPE_Q5_K)
+                u0 = b == 0 ? upper[0].x : b == 1 ? upper[0].y : b == 2 ? upper[0].z : upper[0].w;
+            if (TYPE == TENSOR_TYPE_Q6_K) {
+                u0 = b % 2 == 0 ? upper[b / 2].x : upper[b / 2].z;
+                u1 = b % 2 == 0 ? upper[b / 2].y : upper[b / 2].w;
+            }
+            w = matmul_fast_unpack<TYPE>(nibbles, u0, u1);
+        }
+
+        const float d = matmul_fast_d<TYPE>(row, b);
+
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++) {
+            uint4 first = *(const uint4 *)(q + t * 128 + ((2 * b) ^ t) * 16);
+            uint4 second = *(const uint4 *)(q + t * 128 + ((2 * b + 1) ^ t) * 16);
+            const float a = scales[b * 8 + t];
+            int32_t low = 0, high = 0, isum;
+
+            low = __dp4a((int)w.low[0], (int)first.x, low);
+            high = __dp4a((int)w.high[0], (int)second.x, high);
+            low = __dp4a((int)w.low[1], (int)first.y, low);
+            high = __dp4a((int)w.high[1], (int)second.y, high);
+            low = __dp4a((int)w.low[2], (int)first.z, low);
+            high = __dp4a((int)w.high[2], (int)second.z, high);
+            low = __dp4a((int)w.low[3], (int)first.w, low);
+            high = __dp4a((int)w.high[3], (int)second.w, high);
+            if (TYPE == TENSOR_TYPE_Q6_K)
+                isum = matmul_fast_sub<TYPE>(row, b, 0) * low + matmul_fast_sub<TYPE>(row, b, 1) * high;
+            else if (has_min(TYPE))
+                isum = matmul_fast_sub<TYPE>(row, b, 0) * (low + high);
+            else
+                isum = low + high;
+            acc[t] = fmaf((float)isum, d * a, acc[t]);
+            if (has_min(TYPE))
+                acc[t] = fmaf((float)matmul_fast_min(row, b) * sums[b * 8 + t],
+                              -(matmul_fast_dmin(row) * a), acc[t]);
+        }
+    }
+}
+
+static __device__ __forceinline__ void store(const struct decode &decode, int t, uint64_t row,
+                                             int64_t sum)
+{
+    const uint64_t at = t * decode.output.stride + row;
+
+    if (row >= decode.rows)
+        return;
+    if (decode.output.f32 != NULL)
+        decode.output.f32[at] = arith_from_fixed(sum);
+    else
+        decode.output.sums[at] = arith_fixed_add(decode.output.sums[at], sum);
+}
+
+/* Which pair of all blocks has a unit; none is without units where this is asked. */
+static __device__ __forceinline__ uint32_t pair_of(uint32_t units, uint32_t unit, uint32_t pairs)
+{
+    const uint32_t blocks = gridDim.x;
+    const uint32_t block = (uint32_t)((((uint64_t)unit + 1) * blocks + units - 1) / units) - 1;
+    const uint32_t begin = share_begin(units, block, blocks);
+    const uint32_t count = share_begin(units, block + 1, blocks) - begin;
+
+    return block * pairs + ((unit - begin + 1) * pairs + count - 1) / count - 1;
+}
+
+/* How many pairs add to a row tile, where that many fit the count in its sums; else 0. */
+static __device__ __forceinline__ uint32_t adders_of(const struct decode &decode, uint32_t tile,
+                                                     uint32_t pairs)
+{
+    const uint32_t units = decode.row_tiles * decode.groups, first = tile * decode.groups;
+    uint32_t adders;
+
+    if (units < gridDim.x * pairs)
+        return 0;
+    adders = pair_of(units, first + decode.groups - 1, pairs) - pair_of(units, first, pairs) + 1;
+    return adders <= 15 ? adders : 0;
+}
+
+/* Adds a thread's sums of its row to the workspace; whoever comes last writes the output.
+ *
+ * Sums are below 2^59 in magnitude, so the 4 bits from 60 on count who has added. Of up to 7
+ * adders 3 bits do, and the first one that is flagged sets the fourth. */
+template <int TOKENS>
+static __device__ __forceinline__ void flush_packed(const struct decode &decode, uint32_t adders,
+                                                    const int64_t *total, uint32_t flagged,
+                                                    uint64_t row)
+{
+    const uint64_t padded = (uint64_t)decode.row_tiles * MATMUL_FAST_ROWS;
+    const bool carried = adders <= 7;
+    uint32_t first = 0;
+    uint64_t before[TOKENS];
+
+    if (adders == 1) {
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++)
+            if (t < (int)decode.tokens)
+                store(decode, t, row, flagged >> t & 1 ? ARITH_FLAG : total[t]);
+        return;
+    }
+    if (flagged != 0) {
+        first = flagged & ~atomicOr(decode.flagged + row, flagged);
+        __threadfence();
+    }
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++)
+        if (t < (int)decode.tokens)
+            before[t] = atomicAdd(decode.total + t * padded + row,
+                                  (uint64_t)total[t] +
+                                      ((uint64_t)(carried && first >> t & 1 ? 9 : 1) << 60));
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++)
+        if (t < (int)decode.tokens) {
+            const uint32_t field = (uint32_t)((before[t] + (UINT64_C(1) << 59)) >> 60);
+            bool is_flagged = flagged >> t & 1;
+
+            if ((carried ? field & 7 : field) != adders - 1)
+                continue;
+            if (carried) {
+                is_flagged |= field >> 3 & 1;
+            } else {
+                __threadfence();
+                is_flagged |= __ldcg(decode.flagged + row) >> t & 1;
+            }
+            decode.total[t * padded + row] = 0;
+            if (is_flagged)
+                atomicAnd(decode.flagged + row, ~(1u << t));
+            store(decode, t, row,
+                  is_flagged ? ARITH_FLAG
+                             : (int64_t)(before[t] - ((uint64_t)field << 60)) + total[t]);
+        }
+}
+
+/* The same for any number of adders: groups are counted, and whoever completes the tile reads
+ * its sums again. */
+template <int TOKENS>
+static __device__ __forceinline__ void flush_counted(const struct decode &decode, uint32_t tile,
+                                                     uint32_t groups, const int64_t *total,
+                                                     uint32_t flagged, uint32_t pair, uint32_t r,
+                                                     volatile uint32_t *last)
+{
+    const uint64_t padded = (uint64_t)decode.row_tiles * MATMUL_FAST_ROWS;
+    const uint64_t row = (uint64_t)tile * MATMUL_FAST_ROWS + r;
+
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++)
+        if (t < (int)decode.tokens)
+            atomicAdd(decode.total + t * padded + row, (unsigned long long)total[t]);
+    if (flagged != 0)
+        atomicOr(decode.flagged + row, flagged);
+    __threadfence();
+    named_barrier(1 + (int)pair, 64);
+    if (r == 0)
+        *last = atomicAdd(decode.counted + tile, groups) + groups == decode.groups;
+    named_barrier(1 + (int)pair, 64);
+    if (*last == 0)
+        return;
+    __threadfence();
+    flagged = __ldcg(decode.flagged + row);
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++)
+        if (t < (int)decode.tokens) {
+            int64_t sum = (int64_t)__ldcg(decode.total + t * padded + row);
+
+            decode.total[t * padded + row] = 0;
+            store(decode, t, row, flagged >> t & 1 ? ARITH_FLAG : sum);
+        }
+    if (flagged != 0)
+        decode.flagged[row] = 0;
+    if (r == 0)
+        decode.counted[tile] = 0;
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+/* How a kernel is made. A stage is one window: a tile and what it needs of the activations. Two
+ * blocks of few tokens find room on a multiprocessor of sm_90, so that launches overlap. */
+template <int TYPE, int TOKENS> struct shape {
+    static constexpr bool LARGE = TOKENS == 8;
+    static constexpr bool SMALL = TYPE != TENSOR_TYPE_Q8_0 && TOKENS <= 2;
+    static constexpr uint32_t PAIRS = LARGE ? 7 : SMALL ? 6 : 4; /* 7: 15 warps, 128 registers */
+    static constexpr uint32_t THREADS = PAIRS * 64 + 32;
+    static constexpr uint32_t BLOCKS = LARGE ? 1 : 2; /* on a multiprocessor */
+    static constexpr uint32_t RING = (LARGE ? 210 : 106) * 1024;
+    static constexpr uint32_t TILE = matmul_fast_tile_bytes((enum tensor_type)TYPE);
+    static constexpr uint32_t COPIED = 2 * MATMUL_FAST_ATOM_SCALES + TOKENS * 128;
+    static constexpr uint32_t BYTES = TILE + COPIED;
+    static constexpr uint32_t FIT = RING / BYTES < STAGES_MAX ? RING / BYTES : STAGES_MAX;
+    static constexpr uint32_t STAGES = FIT / PAIRS; /* of a pair */
+};
+
+template <int TYPE, int TOKENS>
+static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYPE, TOKENS>::BLOCKS)
+    decode_kernel(const struct decode decode)
+{
+    using shape = shape<TYPE, TOKENS>;
+    constexpr uint32_t PAIRS = shape::PAIRS, STAGES = shape::STAGES;
+    extern __shared__ __align__(128) uint8_t ring[]; /* (pairs, stages) */
+    __shared__ uint64_t full[STAGES_MAX], empty[STAGES_MAX];
+    __shared__ uint32_t last[PAIRS_MAX];
+    const uint32_t windows = decode.group_windows;
+    const uint32_t units = decode.row_tiles * decode.groups;
+    const uint32_t begin = share_begin(units, blockIdx.x, gridDim.x);
+    const uint32_t count = share_begin(units, blockIdx.x + 1, gridDim.x) - begin;
+
+    if (threadIdx.x < PAIRS * STAGES) {
+        mbarrier_init(matmul_fast_shared(&full[threadIdx.x]), 1);
+        mbarrier_init(matmul_fast_shared(&empty[threadIdx.x]), 2);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    asm volatile("griddepcontrol.launch_dependents;");
+
+    if (threadIdx.x >= PAIRS * 64 + PAIRS)
+        return;
+    if (threadIdx.x >= PAIRS * 64) {
+        /* A lane for each pair. The first stages' weights do not wait for the kernel before; their
+         * activations do. */
+        const uint32_t pair = threadIdx.x - PAIRS * 64, row_windows = decode.groups * windows;
+        const uint32_t pair_begin = share_begin(count, pair, PAIRS);
+        const uint32_t steps = (share_begin(count, pair + 1, PAIRS) - pair_begin) * windows;
+        const uint32_t filled = matmul_fast_shared(full + pair * STAGES);
+        const uint32_t emptied = matmul_fast_shared(empty + pair * STAGES);
+        const uint32_t stages = matmul_fast_shared(ring) + pair * STAGES * shape::BYTES;
+        const uint8_t *weights =
+            decode.packed + (uint64_t)(begin + pair_begin) * windows * shape::TILE;
+        uint32_t window = (begin + pair_begin) % decode.groups * windows, s = 0, phase = 0;
+        const uint8_t *record = decode.activations + (uint64_t)window * MATMUL_FAST_RECORD;
+
+        for (uint32_t step = 0; step < steps && step < STAGES; step++) {
+            mbarrier_expect(filled + step * 8, shape::BYTES);
+            bulk_copy(stages + step * shape::BYTES, weights, shape::TILE, filled + step * 8);
+            weights += shape::TILE;
+        }
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+        for (uint32_t step = 0; step < steps; step++) {
+            const uint32_t stage = stages + s * shape::BYTES;
+
+            if (step >= STAGES) {
+                mbarrier_wait(emptied + s * 8, phase ^ 1);
+                mbarrier_expect(filled + s * 8, shape::BYTES);
+                bulk_copy(stage, weights, shape::TILE, filled + s * 8);
+                weights += shape::TILE;
+            }
+            bulk_copy(stage + shape::TILE, record, shape::COPIED, filled + s * 8);
+            record += MATMUL_FAST_RECORD;
+            if (++window == row_windows) {
+                window = 0;
+                record = decode.activations;
+            }
+            if (++s == STAGES) {
+                s = 0;
+                phase ^= 1;
+            }
+        }
+        return;
+    }
+
+    const uint32_t pair = threadIdx.x / 64;
+    const uint32_t r = threadIdx.x % 64;
+    const uint32_t pair_begin = share_begin(count, pair, PAIRS);
+    const uint32_t pair_count = share_begin(count, pair + 1, PAIRS) - pair_begin;
+    int64_t total[TOKENS];
+    uint32_t flagged = 0, held = 0;
+    float token_scales[TOKENS];
+
+    uint32_t tile = (begin + pair_begin) / decode.groups;
+    uint32_t adders = pair_count == 0 ? 0 : adders_of(decode, tile, PAIRS);
+
+    /* Outputs and the workspace are free once the kernel before has completed. */
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++) {
+        total[t] = 0;
+        token_scales[t] =
+            decode.token_scales != NULL && t < (int)decode.tokens ? decode.token_scales[t] : 1.0f;
+    }
+    uint32_t group = (begin + pair_begin) % decode.groups, s = 0, phase = 0;
+    const uint32_t filled = matmul_fast_shared(full + pair * STAGES);
+    const uint32_t emptied = matmul_fast_shared(empty + pair * STAGES);
+    const uint8_t *stages = ring + pair * STAGES * shape::BYTES;
+
+    for (uint32_t k = 0; k < pair_count; k++) {
+        float acc[TOKENS];
+
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++)
+            acc[t] = 0.0f;
+        for (uint32_t w = 0; w < windows; w++) {
+            const uint8_t *stage = stages + s * shape::BYTES;
+            const float *scales = (const float *)(stage + shape::TILE);
+
+            mbarrier_wait(filled + s * 8, phase);
+            window_fma<TYPE, TOKENS>(stage, (const uint8_t *)(scales + 64), scales, scales + 32, r,
+                                     acc);
+            fence_async();
+            __syncwarp();
+            if (threadIdx.x % 32 == 0)
+                mbarrier_arrive(emptied + s * 8);
+            if (++s == STAGES) {
+                s = 0;
+                phase ^= 1;
+            }
+        }
+#pragma unroll
+        for (int t = 0; t < TOKENS; t++) {
+            /* 2^30 is in the activation scales */
+            float partial = decode.token_scales != NULL ? acc[t] * token_scales[t] : acc[t];
+
+            if (arith_abs(partial) < decode.limit)
+                total[t] += __float2ll_rn(partial);
+            else
+                flagged |= 1u << t;
+        }
+        held++;
+        group++;
+        if (group == decode.groups || k + 1 == pair_count) {
+            flagged &= (1u << decode.tokens) - 1; /* tokens of padding meet infinite scales, too */
+            if (adders != 0)
+                flush_packed<TOKENS>(decode, adders, total, flagged,
+                                     (uint64_t)tile * MATMUL_FAST_ROWS + r);
+            else
+                flush_counted<TOKENS>(decode, tile, held, total, flagged, pair, r, &last[pair]);
+#pragma unroll
+            for (int t = 0; t < TOKENS; t++)
+                total[t] = 0;
+            flagged = held = 0;
+            group = 0;
+            tile++;
+            if (k + 1 < pair_count)
+                adders = adders_of(decode, tile, PAIRS);
+        }
+    }
+}
+
+#endif
+
+template <int TYPE, int TOKENS>
+static cudaError_t launch(struct decode *decode, int sms, unsigned flags, cudaStream_t stream)
+{
+    using shape = shape<TYPE, TOKENS>;
+    static bool ready[64];
+    constexpr uint32_t bytes = shape::PAIRS * shape::STAGES * shape::BYTES;
+    const uint32_t units = decode->row_tiles * decode->groups;
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attribute = {};
+    int device;
+    cudaError_t error = cudaGetDevice(&device);
+
+    if (error != cudaSuccess)
+        return error;
+    if (device >= 64 || !ready[device]) {
+        error = cudaFuncSetAttribute(decode_kernel<TYPE, TOKENS>,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        if (error != cudaSuccess)
+            return error;
+        if (device < 64)
+            ready[device] = true;
+    }
+    config.gridDim = dim3(units < (uint32_t)sms ? units : (uint32_t)sms);
+    config.blockDim = dim3(shape::THREADS);
+    config.dynamicSmemBytes = bytes;
+    config.stream = stream;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = flags & MATMUL_FAST_OVERLAP ? 1 : 0;
+    return cudaLaunchKernelEx(&config, decode_kernel<TYPE, TOKENS>, (const struct decode)*decode);
+}
+
+template <int TYPE>
+static cudaError_t launch_tokens(struct decode *decode, int sms, unsigned flags,
+                                 cudaStream_t stream)
+{
+    if (decode->tokens == 1)
+        return launch<TYPE, 1>(decode, sms, flags, stream);
+    if (decode->tokens == 2)
+        return launch<TYPE, 2>(decode, sms, flags, stream);
+    if (decode->tokens <= 4)
+        return launch<TYPE, 4>(decode, sms, flags, stream);
+    return launch<TYPE, 8>(decode, sms, flags, stream);
+}
+
+cudaError_t matmul_fast_decode(const struct matmul_fast *matmul, const void *packed,
+                               const void *activations, uint32_t tokens, const float *scales,
+                               struct matmul_fast_output output, void *workspace, unsigned flags,
+                               cudaStream_t stream)
+{
+    const uint32_t windows = matmul_fast_windows(matmul);
+    const uint32_t row_tiles = matmul_fast_row_tiles(matmul->rows);
+    const uint64_t padded = (uint64_t)row_tiles * MATMUL_FAST_ROWS;
+    struct decode decode = {};
+    int device, sms;
+    cudaError_t error;
+
+    if (!matmul_fast_takes(matmul) || tokens == 0 || tokens > MATMUL_FAST_DECODE_TOKENS ||
+        (output.f32 == NULL) == (output.sums == NULL))
+        return cudaErrorInvalidValue;
+    if ((error = cudaGetDevice(&device)) != cudaSuccess ||
+        (error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device)) !=
+            cudaSuccess)
+        return error;
+    decode.packed = (const uint8_t *)packed;
+    decode.activations = (const uint8_t *)activations;
+    decode.token_scales = scales;
+    decode.rows = matmul->rows;
+    decode.tokens = tokens;
+    decode.group_windows = matmul->group / MATMUL_FAST_COLUMNS;
+    decode.groups = windows / decode.group_windows;
+    decode.row_tiles = row_tiles;
+    decode.limit = arith_limit(matmul->groups_total) * 0x1p30f;
+    decode.output = output;
+    decode.total = (unsigned long long *)workspace;
+    decode.flagged = (uint32_t *)(decode.total + MATMUL_FAST_DECODE_TOKENS * padded);
+    decode.counted = decode.flagged + padded;
+
+    switch (matmul->type) {
+    case TENSOR_TYPE_Q8_0:
+        return launch_tokens<TENSOR_TYPE_Q8_0>(&decode, sms, flags, stream);
+    case TENSOR_TYPE_Q4_0:
+        return launch_tokens<TENSOR_TYPE_Q4_0>(&decode, sms, flags, stream);
+    case TENSOR_TYPE_Q4_K:
+        return launch_tokens<TENSOR_TYPE_Q4_K>(&decode, sms, flags, stream);
+    case TENSOR_TYPE_Q5_K:
+        return launch_tokens<TENSOR_TYPE_Q5_K>(&decode, sms, flags, stream);
+    default:
+        return launch_tokens<TENSOR_TYPE_Q6_K>(&decode, sms, flags, stream);
+    }
+}
