@@ -97,9 +97,10 @@ static int measure(bool json)
     struct error err = {0};
 
     (void)json;
-    error_set(&err, ERROR_UNSUPPORTED,
-              "this build has no CUDA runtime; configure found no nvcc. `lopside machine show` says "
-              "what the driver knows");
+    error_set(
+        &err, ERROR_UNSUPPORTED,
+        "this build has no CUDA runtime; configure found no nvcc. `lopside machine show` says "
+        "what the driver knows");
     return cli_fail(&err);
 }
 

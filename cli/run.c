@@ -32,7 +32,7 @@ struct execution {
     uint32_t slot_count;
     struct generate_options generate;
     struct generation generation;
-    executor_open *open; /* of the backend; NULL: the interpreter */
+    struct backend backend;
     double wall_s;
     struct record *record, *expected;
     struct record_comparison comparison;
@@ -52,6 +52,7 @@ static void close_execution(struct execution *x)
     placement_free(x->draft_placement);
     draft_close(&x->draft);
     placement_free(x->placement);
+    free(x->backend.context);
     free(x->resident);
     machine_free(x->machine);
     source_close(&x->source);
@@ -171,7 +172,7 @@ static int open_plan(struct execution *x, struct run_options *options, struct er
 static int open_drafter(struct execution *x, struct error *err)
 {
     struct session_options options = {
-        .hidden = true, .undo_max = x->generate.draft_max, .open = x->open};
+        .hidden = true, .undo_max = x->generate.draft_max, .open = x->backend.open};
 
     if (x->generate.drafter != GENERATE_NEXTN)
         return 0;
@@ -193,7 +194,8 @@ static int open_sessions(struct execution *x, const struct run_options *options,
                                   .hidden = x->generate.drafter == GENERATE_NEXTN,
                                   .shuffled = options->shuffled,
                                   .order_seed = options->order_seed,
-                                  .open = x->open};
+                                  .open = x->backend.open,
+                                  .open_context = x->backend.context};
 
     if (open_drafter(x, err) != 0)
         return -1;
@@ -244,8 +246,8 @@ static int open_execution(struct execution *x, struct run_options *options, stru
     const char *model = plan_options_value(&options->plans, 0, PLAN_OPTION_MODEL);
 
     x->generate = options->generate;
-    x->open = options->backend.open;
-    if (find_kernels(x, options->isa, err) != 0 || read_drafter(x, &options->plans, err) != 0)
+    if (backend_open(&options->backend, &x->backend, err) != 0 ||
+        find_kernels(x, options->isa, err) != 0 || read_drafter(x, &options->plans, err) != 0)
         return -1;
     if (options->check_against != NULL) {
         x->expected = record_load(options->check_against, err);

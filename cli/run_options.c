@@ -15,35 +15,40 @@
 
 static void print_help(void)
 {
-    puts("Usage: lopside run -m MODEL (-p TEXT | --tokens IDS) [OPTION]...\n"
-         "Executes a plan on the CPU, task by task: every copy, slice and sum that the plan's\n"
-         "devices would make, each in a memory of its own. Prints the tokens and a checksum of\n"
-         "the logits that they were chosen from, which no plan changes: docs/arithmetic.md.\n"
-         "MODEL is a GGUF file, one of the small models ('lopside synth' lists them) or a model\n"
-         "of the catalogue; models without a file get synthetic weights. No GPU is used. Without\n"
-         "--machine and --gpu the plan stands on as many \"" DEFAULT_GPU "\" as -ts, -as, -fer or "
-         "-dev\n"
-         "name, or on one; the machine decides about default shares only.\n\n"
-         "  -p, --prompt TEXT               prompt of every slot; needs a file with an SPM "
-         "vocabulary\n"
-         "      --tokens ID,ID...[/ID...]   prompt as token ids; slots of -np apart by slashes,\n"
-         "                                  or one list for all\n"
-         "  -n, --n-predict N               tokens to generate in each slot (default 16); an end\n"
-         "                                  of text does not end it\n"
-         "      --temp T                    temperature (default 0: the likeliest token)\n"
-         "      --sampling-seed N           seed of sampling, llama.cpp's --seed (default 1)\n"
-         "      --seed N                    seed of synthetic weights (default 1)\n"
-         "      --context-shift KEEP,COUNT@N   after N tokens, drop COUNT behind the first KEEP\n"
-         "      --backend cpu|cuda          where the plan is executed (default cpu)\n"
-         "      --isa base|avx2|avx512      instructions of the loops (default: the best)\n"
-         "      --shuffle SEED              run tasks in a random order that their edges allow\n"
-         "      --record FILE               keep a digest of what each operation yields\n"
-         "      --check-against FILE        compare with such a record; tell where they part\n"
-         "  -o, --output text|json          (default text)\n"
-         "  -h, --help                      this text\n\n"
-         "Drafts: -md ngram proposes what followed the last two tokens before; --draft-max N\n"
-         "alone, or -md nextn, asks the model's own block. Exit status: 0; 1 when the run\n"
-         "differs from --check-against; 2 when the plan or the call cannot be.\n");
+    puts(
+        "Usage: lopside run -m MODEL (-p TEXT | --tokens IDS) [OPTION]...\n"
+        "Executes a plan on the CPU, task by task: every copy, slice and sum that the plan's\n"
+        "devices would make, each in a memory of its own. Prints the tokens and a checksum of\n"
+        "the logits that they were chosen from, which no plan changes: docs/arithmetic.md.\n"
+        "MODEL is a GGUF file, one of the small models ('lopside synth' lists them) or a model\n"
+        "of the catalogue; models without a file get synthetic weights. No GPU is used. Without\n"
+        "--machine and --gpu the plan stands on as many \"" DEFAULT_GPU "\" as -ts, -as, -fer or "
+        "-dev\n"
+        "name, or on one; the machine decides about default shares only.\n\n"
+        "  -p, --prompt TEXT               prompt of every slot; needs a file with an SPM "
+        "vocabulary\n"
+        "      --tokens ID,ID...[/ID...]   prompt as token ids; slots of -np apart by slashes,\n"
+        "                                  or one list for all\n"
+        "  -n, --n-predict N               tokens to generate in each slot (default 16); an end\n"
+        "                                  of text does not end it\n"
+        "      --temp T                    temperature (default 0: the likeliest token)\n"
+        "      --sampling-seed N           seed of sampling, llama.cpp's --seed (default 1)\n"
+        "      --seed N                    seed of synthetic weights (default 1)\n"
+        "      --context-shift KEEP,COUNT@N   after N tokens, drop COUNT behind the first KEEP\n"
+        "      --backend cpu|cuda          where the plan is executed (default cpu)\n"
+        "      --trace FILE                with cuda: start and end of each task, a line each\n"
+        "      --pace-devices A/B          with cuda: the share of its speed that each device has\n"
+        "      --pace-links A/B            with cuda: GB/s at most between host and each device\n"
+        "      --no-nccl                   with cuda: sums over GPUs by copies between them\n"
+        "      --isa base|avx2|avx512      instructions of the loops (default: the best)\n"
+        "      --shuffle SEED              run tasks in a random order that their edges allow\n"
+        "      --record FILE               keep a digest of what each operation yields\n"
+        "      --check-against FILE        compare with such a record; tell where they part\n"
+        "  -o, --output text|json          (default text)\n"
+        "  -h, --help                      this text\n\n"
+        "Drafts: -md ngram proposes what followed the last two tokens before; --draft-max N\n"
+        "alone, or -md nextn, asks the model's own block. Exit status: 0; 1 when the run\n"
+        "differs from --check-against; 2 when the plan or the call cannot be.\n");
     plan_options_print_help();
 }
 
@@ -100,13 +105,6 @@ static int read_format(const char *text, bool *json)
 
 /* ---- the call ---- */
 
-static int read_backend(const char *name, struct backend *backend)
-{
-    struct error err = {0};
-
-    return backend_find(name, backend, &err) == 0 ? CLI_OK : cli_fail(&err);
-}
-
 enum {
     OPTION_PROMPT = 1,
     OPTION_TOKENS,
@@ -117,6 +115,10 @@ enum {
     OPTION_SHIFT,
     OPTION_ISA,
     OPTION_BACKEND,
+    OPTION_TRACE,
+    OPTION_PACE_DEVICES,
+    OPTION_PACE_LINKS,
+    OPTION_NO_NCCL,
     OPTION_SHUFFLE,
     OPTION_RECORD,
     OPTION_CHECK,
@@ -135,6 +137,10 @@ static const struct option own_longs[] = {
     {"context-shift", required_argument, NULL, OPTION_SHIFT},
     {"isa", required_argument, NULL, OPTION_ISA},
     {"backend", required_argument, NULL, OPTION_BACKEND},
+    {"trace", required_argument, NULL, OPTION_TRACE},
+    {"pace-devices", required_argument, NULL, OPTION_PACE_DEVICES},
+    {"pace-links", required_argument, NULL, OPTION_PACE_LINKS},
+    {"no-nccl", no_argument, NULL, OPTION_NO_NCCL},
     {"shuffle", required_argument, NULL, OPTION_SHUFFLE},
     {"record", required_argument, NULL, OPTION_RECORD},
     {"check-against", required_argument, NULL, OPTION_CHECK},
@@ -165,6 +171,29 @@ static int take_number(struct run_options *options, int option, const char *argu
     }
 }
 
+/* What says where the plan is executed. */
+static void take_backend(struct run_options *options, int option, const char *argument)
+{
+    struct backend_options *backend = &options->backend;
+
+    switch (option) {
+    case OPTION_BACKEND:
+        backend->name = argument;
+        break;
+    case OPTION_TRACE:
+        backend->trace = argument;
+        break;
+    case OPTION_PACE_DEVICES:
+        backend->pace_devices = argument;
+        break;
+    case OPTION_PACE_LINKS:
+        backend->pace_links = argument;
+        break;
+    default:
+        backend->no_nccl = true;
+    }
+}
+
 static int take_option(struct run_options *options, int option, const char *argument)
 {
     switch (option) {
@@ -182,7 +211,12 @@ static int take_option(struct run_options *options, int option, const char *argu
         options->isa = argument;
         return CLI_OK;
     case OPTION_BACKEND:
-        return read_backend(argument, &options->backend);
+    case OPTION_TRACE:
+    case OPTION_PACE_DEVICES:
+    case OPTION_PACE_LINKS:
+    case OPTION_NO_NCCL:
+        take_backend(options, option, argument);
+        return CLI_OK;
     case OPTION_RECORD:
         options->record = argument;
         return CLI_OK;

@@ -11,7 +11,7 @@ struct run_options {
     const char *prompt;        /* -p, or NULL */
     const char *token_ids;     /* --tokens, or NULL */
     const char *isa;           /* NULL: the best */
-    struct backend backend;
+    struct backend_options backend;
     const char *record, *check_against; /* files, or NULL */
     uint64_t weights_seed, order_seed;
     bool shuffled, json, help;

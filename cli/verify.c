@@ -21,6 +21,7 @@ struct options {
     uint64_t seed, order_seed;
     float temperature;
     const char *isa;
+    struct backend_options backend_options;
     struct backend backend;
     enum interpret_fault fault;
     bool shift, json, list, help;
@@ -49,6 +50,7 @@ static void print_help(void)
         "      --isa base|avx2|avx512      kernels (default: the best that this CPU has)\n"
         "      --backend cpu|cuda          where plans are executed (default cpu); the checksums\n"
         "                                  are the same\n"
+        "      --no-nccl                   with cuda: sums over GPUs by copies between them\n"
         "      --break float-sums|device-groups\n"
         "                                  breaks a rule on purpose; the check has to fail\n"
         "  -o, --output text|json          (default text)\n"
@@ -69,6 +71,7 @@ enum {
     OPTION_BREAK,
     OPTION_TYPES,
     OPTION_SLOTS,
+    OPTION_NO_NCCL,
     OPTION_BACKEND
 };
 
@@ -86,6 +89,7 @@ static const struct option longs[] = {{"model", required_argument, NULL, 'm'},
                                       {"seed", required_argument, NULL, OPTION_SEED},
                                       {"order-seed", required_argument, NULL, OPTION_ORDER},
                                       {"isa", required_argument, NULL, OPTION_ISA},
+                                      {"no-nccl", no_argument, NULL, OPTION_NO_NCCL},
                                       {"backend", required_argument, NULL, OPTION_BACKEND},
                                       {"break", required_argument, NULL, OPTION_BREAK},
                                       {"output", required_argument, NULL, 'o'},
@@ -122,11 +126,9 @@ static int take_word(struct options *options, int option, const char *word)
                                     "--isa %s: this CPU or this build has no such "
                                     "kernels; base always works",
                                     word);
-    case OPTION_BACKEND: {
-        struct error err = {0};
-
-        return backend_find(word, &options->backend, &err) == 0 ? 0 : cli_fail(&err);
-    }
+    case OPTION_BACKEND:
+        options->backend_options.name = word;
+        return 0;
     case OPTION_BREAK:
         options->fault = strcmp(word, "float-sums") == 0      ? INTERPRET_FLOAT_SUMS
                          : strcmp(word, "device-groups") == 0 ? INTERPRET_DEVICE_GROUPS
@@ -187,6 +189,9 @@ static int take(struct options *options, int option, const char *argument)
     case OPTION_SHIFT:
         options->shift = true;
         return 0;
+    case OPTION_NO_NCCL:
+        options->backend_options.no_nccl = true;
+        return 0;
     case 'h':
         options->help = true;
         return 0;
@@ -226,6 +231,7 @@ static int check_lists(const struct options *options)
 
 static int read_options(struct options *options, int argc, char **argv)
 {
+    struct error err = {0};
     int status = CLI_OK, option;
     bool all_models;
 
@@ -243,6 +249,8 @@ static int read_options(struct options *options, int argc, char **argv)
     if ((options->types.count == 0 && list_add(&options->types, "f16,q8_0") != 0) ||
         (options->slots.count == 0 && list_add(&options->slots, "1,2") != 0))
         return cli_wrong_call("verify", "no memory for lists");
+    if (backend_open(&options->backend_options, &options->backend, &err) != 0)
+        return cli_fail(&err);
     return check_lists(options);
 }
 
@@ -380,6 +388,7 @@ static int verify_model(const struct options *options, const char *model, bool *
                                      .order_seed = options->order_seed,
                                      .fault = options->fault,
                                      .open = options->backend.open,
+                                     .open_context = options->backend.context,
                                      .shift = options->shift};
             long slots = 0;
 
@@ -420,6 +429,7 @@ int cli_verify(int argc, char **argv)
         if (status == CLI_OK && !same)
             status = CLI_FAILED;
     }
+    free(options.backend.context);
     list_close(&options.models);
     list_close(&options.types);
     list_close(&options.slots);

@@ -87,6 +87,8 @@ static int open_lane(struct cuda_executor *executor, int gpu, struct error *err)
                    "cudaStreamCreate", err) != 0)
         return -1;
     executor->lane_count++;
+    if (cuda_allocate((void **)&lane->stamp, sizeof *lane->stamp, gpu, "a stamp", err) != 0)
+        return -1;
     return cuda_check(cudaEventCreateWithFlags(&lane->tail, cudaEventDisableTiming),
                       "cudaEventCreate", err);
 }
@@ -257,6 +259,14 @@ static int run_op(struct cuda_executor *executor, const struct program_op *op,
                                                         : status;
 }
 
+/* Which change of the plan takes memory off a device. */
+static const char *what_fits(enum error_code code, const struct program_op *op)
+{
+    return code == ERROR_MEMORY && op->out.space >= 0
+               ? "; a smaller -ts for it, -nkvo 1, -ncmoe, or a smaller -c or -ub takes less"
+               : "";
+}
+
 static int run_ops(struct cuda_executor *executor, size_t index, const struct program_task *task,
                    const struct holding *holding, struct error *err)
 {
@@ -266,9 +276,9 @@ static int run_ops(struct cuda_executor *executor, size_t index, const struct pr
 
         if (run_op(executor, op, holding, &inner) != 0)
             return error_set(err, inner.code,
-                             "task %zu (%s), block %d, operation %s, device %d: %s", index,
+                             "task %zu (%s), block %d, operation %s, device %d: %s%s", index,
                              program_task_name(task->kind), op->layer, program_op_name(op->kind),
-                             op->out.space, inner.text);
+                             op->out.space, inner.text, what_fits(inner.code, op));
     }
     return 0;
 }
@@ -291,18 +301,82 @@ static int mark_done(struct cuda_executor *executor, size_t index, const struct 
     return 0;
 }
 
+/* ---- stamps and pacing ---- */
+
+static int start_stamps(struct cuda_executor *executor, size_t index, const struct holding *holding,
+                        struct error *err)
+{
+    const struct cuda_lane *lane = holding->lead_count > 0 ? holding->leads[0] : nullptr;
+
+    if (executor->trace != nullptr &&
+        cuda_trace_start(executor->trace, index, lane != nullptr ? lane->gpu : -1,
+                         lane != nullptr ? lane->stream : nullptr, err) != 0)
+        return -1;
+    return 0;
+}
+
+static int stop_stamps(struct cuda_executor *executor, size_t index, const struct holding *holding,
+                       struct error *err)
+{
+    const struct cuda_lane *lane = holding->lead_count > 0 ? holding->leads[0] : nullptr;
+
+    if (executor->trace == nullptr)
+        return 0;
+    return cuda_trace_stop(executor->trace, index, lane != nullptr ? lane->gpu : -1,
+                           lane != nullptr ? lane->stream : nullptr, err);
+}
+
+/* How much longer a task shall take: a factor for kernels, a least time for copies. */
+static bool is_paced(const struct cuda_executor *executor, const struct program_task *task,
+                     double *slowdown, double *least_s)
+{
+    enum task_class kind = program_task_class(task->kind);
+    struct program_cells cells = {executor->step.used[0], executor->step.used[1]};
+
+    *slowdown = 1;
+    *least_s = 0;
+    if (task->device < 0 || task->op_count == 0)
+        return false;
+    if (kind == TASK_CLASS_KERNEL && executor->slowdowns[task->device] > 1)
+        *slowdown = executor->slowdowns[task->device];
+    else if (kind == TASK_CLASS_COPY && executor->link_gbs[task->device] > 0)
+        *least_s = (task->bytes + program_task_cells(task, cells) * task->bytes_per_cell) /
+                   (executor->link_gbs[task->device] * 1e9);
+    return *slowdown > 1 || *least_s > 0;
+}
+
+static int run_paced(struct cuda_executor *executor, size_t index, const struct program_task *task,
+                     const struct holding *holding, struct error *err)
+{
+    double slowdown, least_s;
+
+    if (!is_paced(executor, task, &slowdown, &least_s) || holding->lead_count == 0)
+        return run_ops(executor, index, task, holding, err);
+    if (cuda_check(cudaSetDevice(executor->gpus[holding->leads[0]->gpu]), "cudaSetDevice", err) !=
+            0 ||
+        cuda_check(cuda_pace_start(holding->leads[0]->stamp, holding->leads[0]->stream), "pacing",
+                   err) != 0 ||
+        run_ops(executor, index, task, holding, err) != 0)
+        return -1;
+    return cuda_check(
+        cuda_pace_stop(holding->leads[0]->stamp, slowdown, least_s, holding->leads[0]->stream),
+        "pacing", err);
+}
+
 static int run_task(struct cuda_executor *executor, size_t index, struct error *err)
 {
     const struct program_task *task = &executor->program->tasks[index];
     struct holding holding = hold(executor, task);
     struct error inner = {};
 
-    if (await_dependencies(executor, task, &holding, &inner) != 0 || join(&holding, &inner) != 0)
+    if (await_dependencies(executor, task, &holding, &inner) != 0 || join(&holding, &inner) != 0 ||
+        start_stamps(executor, index, &holding, &inner) != 0)
         return error_set(err, inner.code, "task %zu (%s): %s", index, program_task_name(task->kind),
                          inner.text);
-    if (run_ops(executor, index, task, &holding, err) != 0)
+    if (run_paced(executor, index, task, &holding, err) != 0)
         return -1;
-    if (leave(&holding, &inner) != 0 || mark_done(executor, index, &holding, &inner) != 0)
+    if (stop_stamps(executor, index, &holding, &inner) != 0 || leave(&holding, &inner) != 0 ||
+        mark_done(executor, index, &holding, &inner) != 0)
         return error_set(err, inner.code, "task %zu (%s): %s", index, program_task_name(task->kind),
                          inner.text);
     for (uint32_t l = 0; task->blocking && l < holding.lead_count; l++)
@@ -365,6 +439,8 @@ static int begin(struct cuda_executor *executor, const struct program *program,
     for (uint32_t g = 0; g < executor->gpu_count; g++)
         executor->events[g].used = 0;
     forget_visitors(executor);
+    if (executor->trace != nullptr && cuda_trace_begin(executor->trace, program, err) != 0)
+        return -1;
     return executor->lockstep != nullptr ? cuda_lockstep_begin(executor, err) : 0;
 }
 
@@ -388,7 +464,9 @@ static int run(void *self, const struct program *program, struct interpret_step 
 
     for (size_t i = 0; i < program->task_count && status == 0; i++)
         status = run_task(executor, i, err);
-    return end(executor, err) == 0 ? status : -1;
+    if (end(executor, err) != 0 || status != 0)
+        return -1;
+    return executor->trace != nullptr ? cuda_trace_end(executor->trace, err) : 0;
 }
 
 /* ---- opened and closed ---- */
@@ -412,6 +490,7 @@ static void close_lanes(struct cuda_executor *executor)
     for (uint32_t l = 0; l < executor->lane_count; l++) {
         cudaSetDevice(executor->gpus[executor->lanes[l].gpu]);
         cudaStreamDestroy(executor->lanes[l].stream);
+        cudaFree(executor->lanes[l].stamp);
         if (executor->lanes[l].tail != nullptr)
             cudaEventDestroy(executor->lanes[l].tail);
     }
@@ -444,6 +523,7 @@ static void close_executor(void *self)
     for (uint32_t i = 0; i < executor->pinned_count; i++)
         cudaHostUnregister(executor->pinned[i]);
     cuda_lockstep_free(executor->lockstep);
+    cuda_trace_free(executor->trace, nullptr);
     interpreter_free(executor->host);
     free(executor->done);
     free(executor->awaited);
@@ -482,6 +562,14 @@ static int open_parts(struct cuda_executor *executor, const struct executor_sett
     executor->collective = cuda_collective_new(executor, options->no_nccl, err);
     if (executor->collective == nullptr)
         return -1;
+    memcpy(executor->slowdowns, options->slowdowns, sizeof executor->slowdowns);
+    memcpy(executor->link_gbs, options->link_gbs, sizeof executor->link_gbs);
+    if (options->trace_path != nullptr) {
+        executor->trace =
+            cuda_trace_new(options->trace_path, executor->gpus, executor->gpu_count, err);
+        if (executor->trace == nullptr)
+            return -1;
+    }
     if (lockstep) {
         executor->lockstep = cuda_lockstep_new(setting, go_on, err);
         if (executor->lockstep == nullptr)

@@ -18,6 +18,11 @@ struct cuda_options {
      * the error. LOPSIDE_CUDA_LOCKSTEP=1 in the environment does the same; =all tells each
      * on stderr, mends it and goes on. */
     bool lockstep;
+    const char *trace_path; /* cuda_trace.h; NULL: none */
+    /* Pacing, device by device; 0: none. A device takes `slowdowns` times as long for its kernels,
+     * and its copies from and to the host run at `link_gbs` at most. */
+    double slowdowns[MACHINE_DEVICES_MAX];
+    double link_gbs[MACHINE_DEVICES_MAX];
 };
 
 /**

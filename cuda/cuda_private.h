@@ -5,6 +5,8 @@
 #include "cuda/cuda_check.h"
 #include "cuda/cuda_executor.h"
 #include "cuda/cuda_memory.h"
+#include "cuda/cuda_pace.h"
+#include "cuda/cuda_trace.h"
 #include "cuda/cuda_weights.h"
 #include "cuda/kernels.h"
 
@@ -12,6 +14,7 @@
 struct cuda_lane {
     int gpu; /* index into the executor's gpus */
     cudaStream_t stream;
+    uint64_t *stamp;  /* pacing: when the task under way began */
     cudaEvent_t tail; /* recorded where another lane waits for this one */
 };
 
@@ -74,6 +77,8 @@ struct cuda_executor {
     uint32_t pinned_count;
     struct cuda_collective *collective;
     struct cuda_lockstep *lockstep; /* NULL: off */
+    struct cuda_trace *trace;       /* NULL: off */
+    double slowdowns[MACHINE_DEVICES_MAX], link_gbs[MACHINE_DEVICES_MAX];
     const struct program *program;  /* under way */
     struct interpret_step step;
     const struct program_task *task;

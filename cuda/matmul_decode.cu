@@ -476,7 +476,7 @@ cudaError_t matmul_fast_decode(const struct matmul_fast *matmul, const void *pac
     decode.row_tiles = row_tiles;
     decode.limit = arith_limit(matmul->groups_total) * 0x1p30f;
     decode.output = output;
-    decode.total = (unsigned long long *)workspace;
+    decode.total = (unsigned long long *)((uint8_t *)workspace + MATMUL_FAST_SCRATCH);
     decode.flagged = (uint32_t *)(decode.total + MATMUL_FAST_DECODE_TOKENS * padded);
     decode.counted = decode.flagged + padded;
 

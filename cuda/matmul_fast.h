@@ -94,8 +94,13 @@ cudaError_t matmul_fast_quantise(const struct matmul_fast *matmul, const float *
                                  uint64_t x_stride, uint32_t tokens, void *activations,
                                  unsigned flags, cudaStream_t stream);
 
-/** Bytes of a workspace for products of up to `rows` rows. All zero before its first use; every
- * product leaves it so. */
+/* Bytes at the start of a workspace that need not be zero: two sums for each output of a tile of
+ * prefill, and their flags, for each block of the grid. */
+#define MATMUL_FAST_GRID_MAX 256
+#define MATMUL_FAST_SCRATCH (MATMUL_FAST_GRID_MAX * 2 * (128 * 64 * 8 + 256 * 4))
+
+/** Bytes of a workspace for products of up to `rows` rows, aligned to 16. From MATMUL_FAST_SCRATCH
+ * on all zero before its first use; every product leaves it so. */
 size_t matmul_fast_workspace_bytes(uint64_t rows);
 
 /**

@@ -22,7 +22,7 @@
 #define UNPACKERS 96 /* threads */
 #define STAGES_MAX 8
 #define SHARED_BYTES (227 * 1024 - 1024) /* of a multiprocessor of sm_90, less static ones */
-#define GRID_MAX 256
+#define GRID_MAX MATMUL_FAST_GRID_MAX
 #define TILE_OUTPUTS (TILE_ROWS * TOKENS_MAX)
 #define PORTABLE_THREADS 256
 
@@ -41,8 +41,8 @@ struct prefill {
     struct matmul_fast_output output;
     /* workspace */
     unsigned long long *spilled; /* (grid, outputs of a tile): of the slow path */
-    unsigned long long *total;   /* (cut tiles, outputs of a tile) */
-    uint32_t *flagged;           /* (cut tiles, 256, 1): a bit for each output of a thread */
+    int64_t *partial;            /* (grid, 2, outputs of a tile): of cut tiles; need not be zero */
+    uint32_t *flagged;           /* (grid, 2, 256): a bit for each output of a thread; the same */
     uint32_t *counted;           /* (cut tiles, warpgroups): groups added */
 };
 
@@ -186,102 +186,108 @@ static __device__ __forceinline__ void convert(outputs<TOKENS> &out, const struc
     out.converted++;
 }
 
-/* A thread's sum of output o. */
-template <int TOKENS>
-static __device__ __forceinline__ int64_t sum_of(const outputs<TOKENS> &out, int o)
+/* First unit of a block's share of the cut tiles. */
+static __device__ __forceinline__ uint32_t share_begin(uint32_t units, uint32_t block)
 {
-    const uint32_t high = out.high[o] - out.converted * arith_bits(HIGH_MAGIC);
-    const uint32_t low = out.low[o] - out.converted * arith_bits(LOW_MAGIC);
-
-    return (int64_t)(int32_t)high * (1 << 22) + (int32_t)low;
+    return (uint32_t)((uint64_t)units * block / gridDim.x);
 }
 
-/* Writes the outputs of a piece, or adds them to those of the tile's other pieces.
+/* Adds what the other blocks have of a cut tile. Each leaves its sums in a slot of its own, of two:
+ * for the tile where its share begins, and for the one where it ends.
+ *
+ * @return whether all have: only the last block to come is told so, one warpgroup at a time */
+template <int TOKENS>
+static __device__ __forceinline__ bool gather(const struct prefill &prefill,
+                                              const struct piece &piece, uint32_t thread,
+                                              int64_t (&sums)[TOKENS / 2], uint32_t *flagged,
+                                              volatile uint32_t *last)
+{
+    constexpr int STRIDE = CONSUMERS * 128;
+    const uint32_t warpgroup = thread / 128;
+    const uint32_t units = (prefill.tiles - prefill.whole) * prefill.groups;
+    const uint32_t first = piece.cut * prefill.groups, end = first + prefill.groups;
+    const uint32_t own = 2 * blockIdx.x + (first + piece.group != share_begin(units, blockIdx.x));
+    uint32_t *counted = prefill.counted + piece.cut * CONSUMERS + warpgroup;
+
+#pragma unroll
+    for (int o = 0; o < TOKENS / 2; o++)
+        prefill.partial[((uint64_t)own * TOKENS_MAX / 2 + o) * STRIDE + thread] = sums[o];
+    prefill.flagged[own * STRIDE + thread] = *flagged;
+    __threadfence();
+    named_barrier(1 + (int)warpgroup, 128);
+    if (thread % 128 == 0)
+        last[warpgroup] = atomicAdd(counted, piece.end - piece.group) + piece.end - piece.group ==
+                          prefill.groups;
+    named_barrier(1 + (int)warpgroup, 128);
+    if (last[warpgroup] == 0)
+        return false;
+    __threadfence();
+    if (thread % 128 == 0)
+        *counted = 0;
+    /* the block that has the tile's first unit, and those after it */
+    for (uint32_t block = (uint32_t)((((uint64_t)first + 1) * gridDim.x + units - 1) / units) - 1;
+         block < gridDim.x && share_begin(units, block) < end; block++) {
+        const uint32_t begin = share_begin(units, block);
+        const uint32_t slot = 2 * block + (begin < first);
+
+        if (block == blockIdx.x || begin == share_begin(units, block + 1))
+            continue;
+#pragma unroll
+        for (int o = 0; o < TOKENS / 2; o++)
+            sums[o] += __ldcg((const long long *)prefill.partial +
+                              ((uint64_t)slot * TOKENS_MAX / 2 + o) * STRIDE + thread);
+        *flagged |= __ldcg(prefill.flagged + slot * STRIDE + thread);
+    }
+    return true;
+}
+
+/* Writes the outputs of a piece, or leaves them for the tile's other pieces.
  *
  * @param thread of the 256 consumers; its warpgroup, 128 of them, comes together
  * @param row    of output 0 of the thread */
 template <int TOKENS>
-static __device__ __forceinline__ void finish(outputs<TOKENS> &out, const struct prefill &prefill,
+static __device__ __forceinline__ void finish(const outputs<TOKENS> &out,
+                                              const struct prefill &prefill,
                                               const struct piece &piece, uint64_t row,
                                               uint32_t first_token, uint32_t thread,
                                               unsigned long long *spilled, volatile uint32_t *last)
 {
     constexpr int STRIDE = CONSUMERS * 128;
     const uint32_t token = first_token + thread % 4 * 2;
-    const uint64_t stride = prefill.output.stride;
-
-    if (!piece.is_cut && !out.spilled && out.flagged == 0 && prefill.output.f32 != NULL) {
-        /* nearly always */
-        float *to = prefill.output.f32 + token * stride + row;
-        const int left = (int)prefill.tokens - (int)token;
+    const int tokens = (int)prefill.tokens - (int)token; /* from the thread's first one on */
+    const uint64_t stride = prefill.output.stride, at = token * stride + row;
+    uint32_t flagged = out.flagged;
+    int64_t sums[TOKENS / 2];
 
 #pragma unroll
-        for (int o = 0; o < out.COUNT; o++) {
-            const int at_token = o / 4 * 8 + o % 2, at_row = o / 2 % 2 * 8;
+    for (int o = 0; o < TOKENS / 2; o++) {
+        const uint32_t high = out.high[o] - out.converted * arith_bits(HIGH_MAGIC);
+        const uint32_t low = out.low[o] - out.converted * arith_bits(LOW_MAGIC);
 
-            if (at_token < left && row + at_row < prefill.rows)
-                to[at_token * stride + at_row] = (float)sum_of(out, o) * 0x1p-30f;
+        sums[o] = (int64_t)(int32_t)high * (1 << 22) + (int32_t)low;
+    }
+    if (out.spilled) {
+#pragma unroll
+        for (int o = 0; o < TOKENS / 2; o++) {
+            sums[o] += (int64_t)spilled[o * STRIDE];
+            spilled[o * STRIDE] = 0;
         }
+    }
+    if (piece.is_cut && !gather<TOKENS>(prefill, piece, thread, sums, &flagged, last))
         return;
-    }
-
-    const uint32_t warpgroup = thread / 128;
-    unsigned long long *total = prefill.total + (uint64_t)piece.cut * TILE_OUTPUTS + thread;
-    uint32_t *flagged = prefill.flagged + piece.cut * STRIDE + thread;
-    uint32_t *counted = prefill.counted + piece.cut * CONSUMERS + warpgroup;
-
-    if (piece.is_cut) {
 #pragma unroll
-        for (int o = 0; o < out.COUNT; o++)
-            atomicAdd(total + o * STRIDE, (unsigned long long)sum_of(out, o));
-        if (out.spilled)
-            for (int o = 0; o < out.COUNT; o++)
-                if (spilled[o * STRIDE] != 0) {
-                    atomicAdd(total + o * STRIDE, spilled[o * STRIDE]);
-                    spilled[o * STRIDE] = 0;
-                }
-        if (out.flagged != 0)
-            atomicOr(flagged, out.flagged);
-        __threadfence();
-        named_barrier(1 + (int)warpgroup, 128);
-        if (thread % 128 == 0)
-            last[warpgroup] = atomicAdd(counted, piece.end - piece.group) + piece.end -
-                                  piece.group ==
-                              prefill.groups;
-        named_barrier(1 + (int)warpgroup, 128);
-        if (last[warpgroup] == 0)
-            return;
-        __threadfence();
-        out.flagged = __ldcg(flagged);
-        if (out.flagged != 0)
-            *flagged = 0;
-        if (thread % 128 == 0)
-            *counted = 0;
-    }
-#pragma unroll
-    for (int o = 0; o < out.COUNT; o++) {
-        const uint32_t at_token = token + o / 4 * 8 + o % 2;
-        const uint64_t at_row = row + o / 2 % 2 * 8, at = at_token * stride + at_row;
-        int64_t sum;
+    for (int o = 0; o < TOKENS / 2; o++) {
+        const int at_token = o / 4 * 8 + o % 2, at_row = o / 2 % 2 * 8;
+        const uint64_t to = at + at_token * stride + at_row;
 
-        if (piece.is_cut) {
-            sum = (int64_t)__ldcg(total + o * STRIDE);
-            total[o * STRIDE] = 0;
-        } else {
-            sum = sum_of(out, o);
-            if (out.spilled) {
-                sum += (int64_t)spilled[o * STRIDE];
-                spilled[o * STRIDE] = 0;
-            }
-        }
-        if (out.flagged >> o & 1)
-            sum = ARITH_FLAG;
-        if (at_row < prefill.rows && at_token < prefill.tokens) {
-            if (prefill.output.f32 != NULL)
-                prefill.output.f32[at] = arith_from_fixed(sum);
-            else
-                prefill.output.sums[at] = arith_fixed_add(prefill.output.sums[at], sum);
-        }
+        if (at_token >= tokens || row + at_row >= prefill.rows)
+            continue;
+        if (prefill.output.f32 != NULL)
+            prefill.output.f32[to] =
+                flagged >> o & 1 ? arith_nan() : (float)sums[o] * 0x1p-30f; /* arith_from_fixed() */
+        else
+            prefill.output.sums[to] = arith_fixed_add(prefill.output.sums[to],
+                                                      flagged >> o & 1 ? ARITH_FLAG : sums[o]);
     }
 }
 
@@ -1008,9 +1014,12 @@ size_t matmul_fast_workspace_bytes(uint64_t rows)
 {
     uint64_t padded = (uint64_t)matmul_fast_row_tiles(rows) * MATMUL_FAST_ROWS;
     size_t decode = padded * (MATMUL_FAST_DECODE_TOKENS * 8 + 4) + padded / MATMUL_FAST_ROWS * 4;
-    size_t prefill = (size_t)GRID_MAX * (2 * TILE_OUTPUTS * 8 + CONSUMERS * 128 * 4 + CONSUMERS * 4);
+    size_t prefill = (size_t)GRID_MAX * (TILE_OUTPUTS * 8 + CONSUMERS * 4);
 
-    return decode > prefill ? decode : prefill;
+    static_assert(MATMUL_FAST_SCRATCH ==
+                      GRID_MAX * 2 * (TILE_OUTPUTS * sizeof(int64_t) + CONSUMERS * 128 * sizeof(uint32_t)),
+                  "partial and flagged");
+    return MATMUL_FAST_SCRATCH + (decode > prefill ? decode : prefill);
 }
 
 cudaError_t matmul_fast_prefill(const struct matmul_fast *matmul, const void *packed,
@@ -1053,10 +1062,10 @@ cudaError_t matmul_fast_prefill(const struct matmul_fast *matmul, const void *pa
     prefill.limit = arith_limit(matmul->groups_total) * 0x1p30f;
     prefill.fast = prefill.limit < FAST_LIMIT ? prefill.limit : FAST_LIMIT;
     prefill.output = output;
-    prefill.spilled = (unsigned long long *)workspace;
-    prefill.total = prefill.spilled + (size_t)GRID_MAX * TILE_OUTPUTS;
-    prefill.flagged = (uint32_t *)(prefill.total + (size_t)GRID_MAX * TILE_OUTPUTS);
-    prefill.counted = prefill.flagged + (size_t)GRID_MAX * CONSUMERS * 128;
+    prefill.partial = (int64_t *)workspace;
+    prefill.flagged = (uint32_t *)(prefill.partial + (size_t)GRID_MAX * 2 * TILE_OUTPUTS);
+    prefill.spilled = (unsigned long long *)((uint8_t *)workspace + MATMUL_FAST_SCRATCH);
+    prefill.counted = (uint32_t *)(prefill.spilled + (size_t)GRID_MAX * TILE_OUTPUTS);
 
     switch (matmul->type) {
     case TENSOR_TYPE_Q8_0:

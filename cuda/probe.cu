@@ -8,8 +8,8 @@
 #include "cuda/cuda_check.h"
 #include "cuda/nccl.h"
 
-const uint64_t probe_sizes[PROBE_SIZES] = {64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20,
-                                           256 << 20};
+const uint64_t probe_sizes[PROBE_SIZES] = {64 << 10, 1 << 20,  4 << 20,
+                                           16 << 20, 64 << 20, 256 << 20};
 const uint32_t probe_widths[PROBE_WIDTHS] = {136, 272, 544, 1088};
 
 namespace
@@ -40,8 +40,8 @@ int open_bench(struct bench *b, int gpu, struct error *err)
     *b = bench{};
     b->gpu = gpu;
     if (cuda_check(cudaSetDevice(gpu), "choosing a GPU", err) != 0 ||
-        cuda_check(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "a stream",
-                   err) != 0 ||
+        cuda_check(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "a stream", err) !=
+            0 ||
         cuda_check(cudaStreamCreateWithFlags(&b->other, cudaStreamNonBlocking), "a stream", err) !=
             0 ||
         cuda_check(cudaEventCreate(&b->begin), "an event", err) != 0 ||
@@ -194,11 +194,12 @@ void measure_copies(struct bench *b, struct probe_device *device)
                              cudaMemcpy(b->second, b->pinned, 64, cudaMemcpyHostToDevice);
                      }) /
                      count;
-    device->copy_latency_s = device_s(b, [&] {
-                                 for (int i = 0; i < count; i++)
-                                     cudaMemcpyAsync(b->second, b->pinned, 64,
-                                                     cudaMemcpyHostToDevice, b->stream);
-                             }) /
+    device->copy_latency_s = device_s(b,
+                                      [&] {
+                                          for (int i = 0; i < count; i++)
+                                              cudaMemcpyAsync(b->second, b->pinned, 64,
+                                                              cudaMemcpyHostToDevice, b->stream);
+                                      }) /
                              count;
     device->down_gbs = gbs(BUFFER_BYTES, device_s(b, [&] {
                                cudaMemcpyAsync(b->second, b->pinned, BUFFER_BYTES,
@@ -224,10 +225,10 @@ void measure_curves(struct bench *b, struct probe_device *device)
     const size_t pitch = 4096, rows = BUFFER_BYTES / pitch;
 
     for (int i = 0; i < PROBE_SIZES; i++)
-        device->pageable_gbs[i] = gbs((double)probe_sizes[i], host_s([&] {
-                                          cudaMemcpy(b->second, b->pageable, probe_sizes[i],
-                                                     cudaMemcpyHostToDevice);
-                                      }));
+        device->pageable_gbs[i] =
+            gbs((double)probe_sizes[i], host_s([&] {
+                    cudaMemcpy(b->second, b->pageable, probe_sizes[i], cudaMemcpyHostToDevice);
+                }));
     for (int i = 0; i < PROBE_WIDTHS; i++) {
         uint32_t width = probe_widths[i];
         double time_s = device_s(b, [&] {
@@ -266,15 +267,15 @@ void measure_peer(struct bench *benches, struct probe *probe)
 
     cudaDeviceCanAccessPeer(&access, benches[1].gpu, benches[0].gpu);
     cudaSetDevice(benches[1].gpu);
-    probe->peer_access =
-        access != 0 && cudaDeviceEnablePeerAccess(benches[0].gpu, 0) != cudaErrorPeerAccessUnsupported;
+    probe->peer_access = access != 0 && cudaDeviceEnablePeerAccess(benches[0].gpu, 0) !=
+                                            cudaErrorPeerAccessUnsupported;
     cudaGetLastError(); /* it may have been enabled before */
     cudaSetDevice(benches[0].gpu);
-    probe->peer_gbs = gbs(BUFFER_BYTES, device_s(&benches[0], [&] {
-                              cudaMemcpyPeerAsync(benches[1].second, benches[1].gpu,
-                                                  benches[0].device, benches[0].gpu, BUFFER_BYTES,
-                                                  benches[0].stream);
-                          }));
+    probe->peer_gbs =
+        gbs(BUFFER_BYTES, device_s(&benches[0], [&] {
+                cudaMemcpyPeerAsync(benches[1].second, benches[1].gpu, benches[0].device,
+                                    benches[0].gpu, BUFFER_BYTES, benches[0].stream);
+            }));
 }
 
 /* A sum of n int64 on every device, over and over. */

@@ -17,10 +17,10 @@ extern const uint32_t probe_widths[PROBE_WIDTHS];
 
 struct probe_device {
     char name[64];
-    double memory_gbs;                  /* one kernel reading */
-    double launch_s, graph_node_s;      /* the thread's time for a launch; a node of a graph */
-    double sync_s, copy_s;              /* a launch and waiting for it; a blocking copy of 64 B */
-    double copy_latency_s;              /* a copy of 64 B within a stream of them */
+    double memory_gbs;                   /* one kernel reading */
+    double launch_s, graph_node_s;       /* the thread's time for a launch; a node of a graph */
+    double sync_s, copy_s;               /* a launch and waiting for it; a blocking copy of 64 B */
+    double copy_latency_s;               /* a copy of 64 B within a stream of them */
     double down_gbs, up_gbs, duplex_gbs; /* pinned; duplex is both directions' sum */
     double pageable_gbs[PROBE_SIZES];
     double strided_gbs[PROBE_WIDTHS];
@@ -30,9 +30,9 @@ struct probe_device {
 struct probe {
     struct probe_device devices[MACHINE_DEVICES_MAX];
     uint32_t device_count;
-    double down_together_gbs; /* all devices at once, their sum; pinned */
-    double peer_gbs;          /* device 0 to 1; 0 with one device */
-    bool peer_access;         /* without a stop in host memory */
+    double down_together_gbs;              /* all devices at once, their sum; pinned */
+    double peer_gbs;                       /* device 0 to 1; 0 with one device */
+    bool peer_access;                      /* without a stop in host memory */
     double reduce_small_s, reduce_large_s; /* int64 sums of 20 KB and 10 MiB a device; 0: no NCCL */
 };
 

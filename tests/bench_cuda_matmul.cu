@@ -284,6 +284,7 @@ static void check(enum tensor_type type, uint32_t group, const struct shape &sha
     fill_floats<<<1024, 256>>>(x, tokens_max * width, seed + 5, wild);
     fill_floats<<<1, 256>>>(token_scales, tokens_max, seed + 9, false);
     CUDA(cudaMemset(workspace, 0, workspace_bytes));
+    CUDA(cudaMemset(workspace, 0x77, MATMUL_FAST_SCRATCH));
     CUDA(cudaMemset(packed, 0xa5, matmul_fast_packed_bytes(&matmul)));
     CUDA(matmul_fast_pack(&matmul, weight, row_bytes, shape.segment_columns, shape.first, 0, half,
                           packed, 0));
@@ -353,7 +354,8 @@ static void check(enum tensor_type type, uint32_t group, const struct shape &sha
                         0));
                     compare_kernel<<<blocks_of(n), 256>>>(expected, output.f32, output.sums, before,
                                                           n, wrong);
-                    nonzero_kernel<<<1024, 256>>>((uint32_t *)workspace, workspace_bytes / 4,
+                    nonzero_kernel<<<1024, 256>>>((uint32_t *)(workspace + MATMUL_FAST_SCRATCH),
+                                                  (workspace_bytes - MATMUL_FAST_SCRATCH) / 4,
                                                   wrong + 3);
                     CUDA(cudaMemcpy(host, wrong, 32, cudaMemcpyDeviceToHost));
                     checked += n;
