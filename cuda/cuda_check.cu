@@ -18,6 +18,13 @@ int cuda_launched(const char *kernel, struct error *err)
     return cuda_check(cudaGetLastError(), kernel, err);
 }
 
+static uint64_t allocations;
+
+uint64_t cuda_allocations(void)
+{
+    return __atomic_load_n(&allocations, __ATOMIC_RELAXED);
+}
+
 int cuda_allocate(void **bytes, size_t size, int device, const char *what, struct error *err)
 {
     const double mib = 1024.0 * 1024.0;
@@ -25,6 +32,7 @@ int cuda_allocate(void **bytes, size_t size, int device, const char *what, struc
     size_t free_bytes = 0, total_bytes = 0;
     int gpu = 0;
 
+    __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED);
     if (status == cudaSuccess)
         return 0;
     *bytes = nullptr;

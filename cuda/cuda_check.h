@@ -3,6 +3,7 @@
 #define CUDA_CHECK_H
 
 #include <cuda_runtime.h>
+#include <stdint.h>
 
 extern "C" {
 #include "sim/error.h"
@@ -17,6 +18,9 @@ int cuda_check(cudaError_t status, const char *doing, struct error *err);
 
 /** Whether the launch just made was accepted. @return as cuda_check */
 int cuda_launched(const char *kernel, struct error *err);
+
+/** How often cuda_allocate() was called: what it counts may have moved since. */
+uint64_t cuda_allocations(void);
 
 /**
  * Memory of the current GPU; `device` and `what` are for the message.

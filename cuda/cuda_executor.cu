@@ -107,8 +107,7 @@ static int open_lanes(struct cuda_executor *executor, struct error *err)
 
 /* ---- events ---- */
 
-static int take_event(struct cuda_executor *executor, int gpu, cudaEvent_t *event,
-                      struct error *err)
+int cuda_take_event(struct cuda_executor *executor, int gpu, cudaEvent_t *event, struct error *err)
 {
     struct cuda_events *events = &executor->events[gpu];
 
@@ -131,8 +130,8 @@ static int take_event(struct cuda_executor *executor, int gpu, cudaEvent_t *even
 }
 
 /* `lane` goes on when `other` has come as far as it is now. */
-static int wait_for_lane(const struct cuda_lane *lane, const struct cuda_lane *other,
-                         struct error *err)
+int cuda_wait_for_lane(const struct cuda_lane *lane, const struct cuda_lane *other,
+                       struct error *err)
 {
     if (lane == other)
         return 0;
@@ -190,8 +189,11 @@ static int await_dependencies(struct cuda_executor *executor, const struct progr
     const struct program *program = executor->program;
 
     for (uint32_t i = 0; i < task->dependency_count; i++) {
-        const struct cuda_done *done =
-            &executor->done[program->dependencies[task->dependency_first + i]];
+        uint32_t on = program->dependencies[task->dependency_first + i];
+        const struct cuda_done *done = &executor->done[on];
+
+        if (on < executor->captured_from)
+            continue; /* the whole graph waits for it */
 
         for (uint32_t e = 0; e < done->count; e++) {
             if (holding->lead_count == 0 &&
@@ -210,7 +212,7 @@ static int join(const struct holding *holding, struct error *err)
 {
     for (uint32_t l = 0; l < holding->lead_count; l++)
         for (uint32_t o = 0; o < holding->other_count; o++)
-            if (wait_for_lane(holding->leads[l], holding->others[o], err) != 0)
+            if (cuda_wait_for_lane(holding->leads[l], holding->others[o], err) != 0)
                 return -1;
     return 0;
 }
@@ -219,7 +221,7 @@ static int leave(const struct holding *holding, struct error *err)
 {
     for (uint32_t l = 0; l < holding->lead_count; l++)
         for (uint32_t o = 0; o < holding->other_count; o++)
-            if (wait_for_lane(holding->others[o], holding->leads[l], err) != 0)
+            if (cuda_wait_for_lane(holding->others[o], holding->leads[l], err) != 0)
                 return -1;
     return 0;
 }
@@ -293,7 +295,7 @@ static int mark_done(struct cuda_executor *executor, size_t index, const struct 
     for (uint32_t l = 0; l < holding->lead_count && executor->awaited[index]; l++) {
         const struct cuda_lane *lane = holding->leads[l];
 
-        if (take_event(executor, lane->gpu, &done->events[l], err) != 0 ||
+        if (cuda_take_event(executor, lane->gpu, &done->events[l], err) != 0 ||
             cuda_check(cudaEventRecord(done->events[l], lane->stream), "cudaEventRecord", err) != 0)
             return -1;
         done->count++;
@@ -363,7 +365,7 @@ static int run_paced(struct cuda_executor *executor, size_t index, const struct 
         "pacing", err);
 }
 
-static int run_task(struct cuda_executor *executor, size_t index, struct error *err)
+int cuda_run_task(struct cuda_executor *executor, size_t index, struct error *err)
 {
     const struct program_task *task = &executor->program->tasks[index];
     struct holding holding = hold(executor, task);
@@ -462,8 +464,13 @@ static int run(void *self, const struct program *program, struct interpret_step 
     struct cuda_executor *executor = (struct cuda_executor *)self;
     int status = begin(executor, program, step, err);
 
-    for (size_t i = 0; i < program->task_count && status == 0; i++)
-        status = run_task(executor, i, err);
+    for (size_t i = 0; i < program->task_count && status == 0;) {
+        size_t run_end = cuda_graphs_run_end(executor, i);
+
+        status = run_end > i ? cuda_graphs_run(executor, i, run_end, err)
+                             : cuda_run_task(executor, i, err);
+        i = run_end > i ? run_end : i + 1;
+    }
     if (end(executor, err) != 0 || status != 0)
         return -1;
     return executor->trace != nullptr ? cuda_trace_end(executor->trace, err) : 0;
@@ -522,6 +529,7 @@ static void close_executor(void *self)
         cudaFree(executor->frequencies[i].values);
     for (uint32_t i = 0; i < executor->pinned_count; i++)
         cudaHostUnregister(executor->pinned[i]);
+    cuda_graphs_free(executor->graphs);
     cuda_lockstep_free(executor->lockstep);
     cuda_trace_free(executor->trace, nullptr);
     interpreter_free(executor->host);
@@ -537,6 +545,16 @@ static bool lockstep_is(const char *word)
     const char *given = getenv("LOPSIDE_CUDA_LOCKSTEP");
 
     return given != nullptr && strcmp(given, word) == 0;
+}
+
+/* Stamps and waits are between tasks, so there are no graphs then. */
+static bool is_slowed(const struct cuda_executor *executor)
+{
+    bool slowed = executor->trace != nullptr;
+
+    for (int d = 0; d < MACHINE_DEVICES_MAX; d++)
+        slowed = slowed || executor->slowdowns[d] > 1 || executor->link_gbs[d] > 0;
+    return slowed;
 }
 
 static int open_parts(struct cuda_executor *executor, const struct executor_setting *setting,
@@ -568,6 +586,11 @@ static int open_parts(struct cuda_executor *executor, const struct executor_sett
         executor->trace =
             cuda_trace_new(options->trace_path, executor->gpus, executor->gpu_count, err);
         if (executor->trace == nullptr)
+            return -1;
+    }
+    if (!options->no_graphs && !lockstep && !is_slowed(executor)) {
+        executor->graphs = cuda_graphs_new(err);
+        if (executor->graphs == nullptr)
             return -1;
     }
     if (lockstep) {

@@ -12,6 +12,7 @@ extern "C" {
 struct cuda_options {
     int gpus[MACHINE_DEVICES_MAX]; /* CUDA ordinals; plan device d takes gpus[d % gpu_count] */
     uint32_t gpu_count;            /* 0: all that are visible */
+    bool no_graphs;                /* every kernel is launched by itself */
     bool no_nccl;                  /* sums over GPUs by copies between them */
     bool plain; /* the simple kernels for products only; so with LOPSIDE_CUDA_PLAIN set */
     /* Every operation runs on the interpreter too, and the first whose operands differ is

@@ -153,8 +153,12 @@ static void forget(const struct cuda_memory *memory, const struct space *space, 
     value->size = 0;
 }
 
+/* Graphs that are replayed do not say again what they write, so values stay unless they are
+ * poisoned for a check. */
 void cuda_memory_forget_step(struct cuda_memory *memory)
 {
+    if (!memory->poison)
+        return;
     for (uint32_t s = 0; s < memory->device_count; s++)
         for (size_t i = 0; i < (size_t)OP_VALUE_COUNT * SLOTS; i++)
             forget(memory, &memory->spaces[s], &memory->spaces[s].plain[i / SLOTS][i % SLOTS]);

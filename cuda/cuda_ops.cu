@@ -285,6 +285,31 @@ static const struct cuda_weight *weight_of(struct cuda_executor *executor,
 }
 
 /* `first` bytes of the scratch are the caller's. */
+/* Whether the product before left the activations of this one; then notes what it leaves.
+ * cuda_run_op() forgets it where another operation comes between. */
+static bool is_quantised(struct cuda_executor *executor, const struct program_op *op,
+                         const struct cuda_product *product, const void *scratch)
+{
+    struct cuda_quantised *last = &executor->quantised[op->out.space], now = {};
+    bool same;
+
+    if (product->weight->packed == nullptr || product->routes != nullptr) {
+        *last = now;
+        return false;
+    }
+    now.x = product->x;
+    now.scratch = scratch;
+    now.tokens = product->tokens;
+    now.group = product->weight->group;
+    now.segments = product->weight->segments;
+    now.columns = product->weight->columns;
+    same = last->x == now.x && last->scratch == scratch && last->tokens == now.tokens &&
+           last->group == now.group && last->segments == now.segments &&
+           last->columns == now.columns;
+    *last = now;
+    return same;
+}
+
 static int multiply(struct cuda_executor *executor, const struct program_op *op,
                     struct cuda_product *product, size_t first, cudaStream_t stream,
                     struct error *err)
@@ -301,6 +326,7 @@ static int multiply(struct cuda_executor *executor, const struct program_op *op,
         if (product->workspace == nullptr)
             return -1;
     }
+    product->quantised = first == 0 && is_quantised(executor, op, product, scratch);
     return cuda_matmul(product, scratch + first, stream, err);
 }
 
@@ -615,6 +641,27 @@ static int shift_op(struct cuda_executor *executor, const struct program_op *op,
     return cuda_shift(&shift, cache, stream, err);
 }
 
+static uint32_t window_of(const struct model *model)
+{
+    uint32_t window = 0;
+
+    for (uint32_t layer = 0; layer < model->n_layer; layer++)
+        if (model->layers[layer].window > window)
+            window = model->layers[layer].window;
+    return window;
+}
+
+uint32_t cuda_attend_chunks_of(struct cuda_executor *executor, bool sliding)
+{
+    struct error ignored = {};
+    const struct program_token *known = host_tokens(executor, &ignored);
+
+    if (known == nullptr)
+        return 0;
+    return cuda_attend_chunks(known, executor->program->tokens,
+                              sliding ? window_of(executor->model) : 0);
+}
+
 static int attend_op(struct cuda_executor *executor, const struct program_op *op,
                      cudaStream_t stream, struct error *err)
 {
@@ -761,6 +808,8 @@ static int stage(struct cuda_executor *executor, const struct program_op *op, cu
 int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
                 struct error *err)
 {
+    if (op->kind != OP_MATMUL && op->kind != OP_PARTIAL)
+        executor->quantised[op->out.space].x = nullptr;
     switch (op->kind) {
     case OP_NORM:
         return norm(executor, op, stream, err);

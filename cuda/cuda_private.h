@@ -25,6 +25,14 @@ struct cuda_scratch {
     size_t capacity;
 };
 
+/* The activations that a device's scratch holds quantised. */
+struct cuda_quantised {
+    const float *x; /* NULL: none */
+    const void *scratch;
+    uint32_t tokens, group, segments;
+    uint64_t columns;
+};
+
 /* Events of one GPU, used anew each step. */
 struct cuda_events {
     cudaEvent_t *events;
@@ -48,6 +56,7 @@ struct cuda_frequencies {
 
 struct cuda_collective; /* cuda_collective.cu */
 struct cuda_lockstep;   /* cuda_lockstep.cu */
+struct cuda_graphs;     /* cuda_graph.cu */
 
 enum { CUDA_FREQUENCIES_MAX = 64, CUDA_PINNED_MAX = 1024 };
 
@@ -66,6 +75,7 @@ struct cuda_executor {
     struct cuda_lane lanes[3 * MACHINE_DEVICES_MAX + MACHINE_DEVICES_MAX];
     uint32_t lane_count; /* three a device, then one a GPU */
     struct cuda_scratch scratch[MACHINE_DEVICES_MAX];
+    struct cuda_quantised quantised[MACHINE_DEVICES_MAX];
     struct cuda_scratch workspaces[MACHINE_DEVICES_MAX]; /* of products; all 0 between them */
     struct cuda_events events[MACHINE_DEVICES_MAX];      /* of each GPU */
     struct cuda_done *done;                              /* of the program's tasks */
@@ -78,13 +88,42 @@ struct cuda_executor {
     struct cuda_collective *collective;
     struct cuda_lockstep *lockstep; /* NULL: off */
     struct cuda_trace *trace;       /* NULL: off */
+    struct cuda_graphs *graphs;     /* NULL: off */
+    size_t captured_from;           /* tasks before it do not belong to the graph being captured */
     double slowdowns[MACHINE_DEVICES_MAX], link_gbs[MACHINE_DEVICES_MAX];
-    const struct program *program;  /* under way */
+    const struct program *program; /* under way */
     struct interpret_step step;
     const struct program_task *task;
 };
 
+/* ---- cuda_executor.cu ---- */
+
+/** Launches a task; waits for it where it blocks. @return 0, or -1 with `err` set */
+int cuda_run_task(struct cuda_executor *executor, size_t index, struct error *err);
+
+/** `lane` goes on when `other` has come as far as it is now. */
+int cuda_wait_for_lane(const struct cuda_lane *lane, const struct cuda_lane *other,
+                       struct error *err);
+
+/** An event of GPU `gpu` that nothing else uses in this step. */
+int cuda_take_event(struct cuda_executor *executor, int gpu, cudaEvent_t *event, struct error *err);
+
+/* ---- cuda_graph.cu ---- */
+
+struct cuda_graphs *cuda_graphs_new(struct error *err);
+void cuda_graphs_free(struct cuda_graphs *graphs);
+
+/** Where the tasks end that can be one graph with task `first`; `first` itself where there is none.
+ */
+size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first);
+
+/** Runs those tasks. @return 0, or -1 with `err` set */
+int cuda_graphs_run(struct cuda_executor *executor, size_t first, size_t end, struct error *err);
+
 /* ---- cuda_ops.cu ---- */
+
+/** Chunks of positions that attention of the step's tokens covers at most. */
+uint32_t cuda_attend_chunks_of(struct cuda_executor *executor, bool sliding);
 
 /** Launches an operation of a device. @return 0, or -1 with `err` set */
 int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,

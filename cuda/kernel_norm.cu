@@ -16,6 +16,7 @@ __global__ void __launch_bounds__(ARITH_LANES)
     uint32_t l = threadIdx.x;
     float sum = 0.0f;
 
+#pragma unroll 8
     for (uint64_t i = l; i < n; i += ARITH_LANES)
         sum = fmaf(x[row + i], x[row + i], sum);
     lanes[l] = sum;

@@ -173,12 +173,13 @@ static int multiply_fast(const struct cuda_product *product, void *scratch, cuda
                                    product->tokens * weight->rows * sizeof(int64_t), stream),
                    "cudaMemsetAsync", err) != 0)
         return -1;
-    if (cuda_check(matmul_fast_quantise(&fast, product->x, weight->columns, product->tokens,
-                                        scratch, 0, stream),
+    if (!product->quantised &&
+        cuda_check(matmul_fast_quantise(&fast, product->x, weight->columns, product->tokens,
+                                        scratch, MATMUL_FAST_OVERLAP, stream),
                    "matmul_fast_quantise", err) != 0)
         return -1;
     return cuda_check(matmul_fast_product(&fast, weight->packed, scratch, product->tokens, nullptr,
-                                          output, product->workspace, 0, stream),
+                                          output, product->workspace, MATMUL_FAST_OVERLAP, stream),
                       "matmul_fast_product", err);
 }
 

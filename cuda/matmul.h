@@ -30,8 +30,9 @@ struct cuda_product {
     uint32_t tokens, x_divide;
     /* Experts: row t takes matrix routes[t].expert. NULL: the only one, and weight 1. */
     const struct program_route *routes;
-    bool weighted; /* routes[t].weight multiplies each group's partial sum in fp32 */
-    float limit;   /* arith_limit() of all terms of an output */
+    bool weighted;  /* routes[t].weight multiplies each group's partial sum in fp32 */
+    float limit;    /* arith_limit() of all terms of an output */
+    bool quantised; /* the scratch holds x as the product before left it, of a like weight */
     /* One of the two is set: (tokens, rows) fixed-point sums, or those rounded to f32. */
     int64_t *sums;
     float *out;

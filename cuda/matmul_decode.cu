@@ -2,8 +2,9 @@
  *
  * A unit is 64 rows x one group. Units, columns first, are dealt evenly to the blocks, and a
  * block's share to its pairs of warps; a thread runs the fp32 chain of one row for every token.
- * A lane for each pair feeds its ring of stages with bulk copies, a window each. A pair adds its sums of a row
- * tile to the workspace; whoever completes the tile writes the result and clears the workspace. */
+ * A lane for each pair feeds its ring of stages with bulk copies, a window each. A pair adds its
+ * sums of a row tile to the workspace; whoever completes the tile writes the result and clears the
+ * workspace. */
 #include "cuda/matmul_fast.h"
 
 #include "ref/arith.h"
@@ -14,7 +15,7 @@
 struct decode {
     const uint8_t *packed;
     const uint8_t *activations; /* (windows) records */
-    const float *token_scales; /* or NULL */
+    const float *token_scales;  /* or NULL */
     uint64_t rows;
     uint32_t tokens;
     uint32_t groups, group_windows, row_tiles;
@@ -93,7 +94,8 @@ static __device__ __forceinline__ void window_fma(const uint8_t *tile, const uin
             low = __dp4a((int)w.low[3], (int)first.w, low);
             high = __dp4a((int)w.high[3], (int)second.w, high);
             if (TYPE == TENSOR_TYPE_Q6_K)
-                isum = matmul_fast_sub<TYPE>(row, b, 0) * low + matmul_fast_sub<TYPE>(row, b, 1) * high;
+                isum = matmul_fast_sub<TYPE>(row, b, 0) * low +
+                       matmul_fast_sub<TYPE>(row, b, 1) * high;
             else if (has_min(TYPE))
                 isum = matmul_fast_sub<TYPE>(row, b, 0) * (low + high);
             else
@@ -200,10 +202,9 @@ static __device__ __forceinline__ void flush_packed(const struct decode &decode,
 /* The same for any number of adders: groups are counted, and whoever completes the tile reads
  * its sums again. */
 template <int TOKENS>
-static __device__ __forceinline__ void flush_counted(const struct decode &decode, uint32_t tile,
-                                                     uint32_t groups, const int64_t *total,
-                                                     uint32_t flagged, uint32_t pair, uint32_t r,
-                                                     volatile uint32_t *last)
+static __device__ __forceinline__ void
+flush_counted(const struct decode &decode, uint32_t tile, uint32_t groups, const int64_t *total,
+              uint32_t flagged, uint32_t pair, uint32_t r, volatile uint32_t *last)
 {
     const uint64_t padded = (uint64_t)decode.row_tiles * MATMUL_FAST_ROWS;
     const uint64_t row = (uint64_t)tile * MATMUL_FAST_ROWS + r;
@@ -237,7 +238,54 @@ static __device__ __forceinline__ void flush_counted(const struct decode &decode
         decode.counted[tile] = 0;
 }
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+/* Adds the partial sums of a group to a thread's sums. */
+template <int TOKENS>
+static __device__ __forceinline__ void convert(const struct decode &decode, const float *acc,
+                                               const float *token_scales, int64_t *total,
+                                               uint32_t *flagged)
+{
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++) {
+        /* 2^30 is in the activation scales */
+        float partial = decode.token_scales != NULL ? acc[t] * token_scales[t] : acc[t];
+
+        if (arith_abs(partial) < decode.limit)
+            total[t] += __float2ll_rn(partial);
+        else
+            *flagged |= 1u << t;
+    }
+}
+
+/* Hands on a thread's sums of `groups` groups and clears them. */
+template <int TOKENS>
+static __device__ __forceinline__ void
+flush(const struct decode &decode, uint32_t tile, uint32_t adders, uint32_t groups, int64_t *total,
+      uint32_t *flagged, uint32_t pair, uint32_t r, volatile uint32_t *last)
+{
+    /* tokens of padding meet infinite scales, too */
+    const uint32_t of_tokens = *flagged & ((1u << decode.tokens) - 1);
+
+    if (adders != 0)
+        flush_packed<TOKENS>(decode, adders, total, of_tokens,
+                             (uint64_t)tile * MATMUL_FAST_ROWS + r);
+    else
+        flush_counted<TOKENS>(decode, tile, groups, total, of_tokens, pair, r, last);
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++)
+        total[t] = 0;
+    *flagged = 0;
+}
+
+template <int TOKENS>
+static __device__ __forceinline__ void load_token_scales(const struct decode &decode, float *out)
+{
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++)
+        out[t] =
+            decode.token_scales != NULL && t < (int)decode.tokens ? decode.token_scales[t] : 1.0f;
+}
+
+/* ---- sm_90: bulk copies ---- */
 
 /* How a kernel is made. A stage is one window: a tile and what it needs of the activations. Two
  * blocks of few tokens find room on a multiprocessor of sm_90, so that launches overlap. */
@@ -259,6 +307,7 @@ template <int TYPE, int TOKENS>
 static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYPE, TOKENS>::BLOCKS)
     decode_kernel(const struct decode decode)
 {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     using shape = shape<TYPE, TOKENS>;
     constexpr uint32_t PAIRS = shape::PAIRS, STAGES = shape::STAGES;
     extern __shared__ __align__(128) uint8_t ring[]; /* (pairs, stages) */
@@ -322,36 +371,25 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYP
         return;
     }
 
-    const uint32_t pair = threadIdx.x / 64;
-    const uint32_t r = threadIdx.x % 64;
+    const uint32_t pair = threadIdx.x / 64, r = threadIdx.x % 64;
     const uint32_t pair_begin = share_begin(count, pair, PAIRS);
     const uint32_t pair_count = share_begin(count, pair + 1, PAIRS) - pair_begin;
-    int64_t total[TOKENS];
-    uint32_t flagged = 0, held = 0;
-    float token_scales[TOKENS];
-
-    uint32_t tile = (begin + pair_begin) / decode.groups;
-    uint32_t adders = pair_count == 0 ? 0 : adders_of(decode, tile, PAIRS);
-
-    /* Outputs and the workspace are free once the kernel before has completed. */
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#pragma unroll
-    for (int t = 0; t < TOKENS; t++) {
-        total[t] = 0;
-        token_scales[t] =
-            decode.token_scales != NULL && t < (int)decode.tokens ? decode.token_scales[t] : 1.0f;
-    }
-    uint32_t group = (begin + pair_begin) % decode.groups, s = 0, phase = 0;
     const uint32_t filled = matmul_fast_shared(full + pair * STAGES);
     const uint32_t emptied = matmul_fast_shared(empty + pair * STAGES);
     const uint8_t *stages = ring + pair * STAGES * shape::BYTES;
+    uint32_t tile = (begin + pair_begin) / decode.groups;
+    uint32_t group = (begin + pair_begin) % decode.groups, s = 0, phase = 0;
+    uint32_t adders = pair_count == 0 ? 0 : adders_of(decode, tile, PAIRS);
+    int64_t total[TOKENS] = {};
+    uint32_t flagged = 0, held = 0;
+    float token_scales[TOKENS];
 
+    /* Outputs and the workspace are free once the kernel before has completed. */
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    load_token_scales<TOKENS>(decode, token_scales);
     for (uint32_t k = 0; k < pair_count; k++) {
-        float acc[TOKENS];
+        float acc[TOKENS] = {};
 
-#pragma unroll
-        for (int t = 0; t < TOKENS; t++)
-            acc[t] = 0.0f;
         for (uint32_t w = 0; w < windows; w++) {
             const uint8_t *stage = stages + s * shape::BYTES;
             const float *scales = (const float *)(stage + shape::TILE);
@@ -368,38 +406,69 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYP
                 phase ^= 1;
             }
         }
-#pragma unroll
-        for (int t = 0; t < TOKENS; t++) {
-            /* 2^30 is in the activation scales */
-            float partial = decode.token_scales != NULL ? acc[t] * token_scales[t] : acc[t];
-
-            if (arith_abs(partial) < decode.limit)
-                total[t] += __float2ll_rn(partial);
-            else
-                flagged |= 1u << t;
-        }
+        convert<TOKENS>(decode, acc, token_scales, total, &flagged);
         held++;
         group++;
         if (group == decode.groups || k + 1 == pair_count) {
-            flagged &= (1u << decode.tokens) - 1; /* tokens of padding meet infinite scales, too */
-            if (adders != 0)
-                flush_packed<TOKENS>(decode, adders, total, flagged,
-                                     (uint64_t)tile * MATMUL_FAST_ROWS + r);
-            else
-                flush_counted<TOKENS>(decode, tile, held, total, flagged, pair, r, &last[pair]);
-#pragma unroll
-            for (int t = 0; t < TOKENS; t++)
-                total[t] = 0;
-            flagged = held = 0;
-            group = 0;
+            flush<TOKENS>(decode, tile, adders, held, total, &flagged, pair, r, &last[pair]);
+            held = group = 0;
             tile++;
             if (k + 1 < pair_count)
                 adders = adders_of(decode, tile, PAIRS);
         }
     }
+#else
+    __trap(); /* not compiled for this card: portable_kernel is */
+#endif
 }
 
-#endif
+/* ---- any card: plain loads ---- */
+
+#define PORTABLE_PAIRS 4
+
+template <int TYPE, int TOKENS>
+static __global__ void __launch_bounds__(PORTABLE_PAIRS * 64)
+    portable_kernel(const struct decode decode)
+{
+    constexpr uint32_t TILE = matmul_fast_tile_bytes((enum tensor_type)TYPE);
+    __shared__ uint32_t last[PORTABLE_PAIRS];
+    const uint32_t windows = decode.group_windows;
+    const uint32_t units = decode.row_tiles * decode.groups;
+    const uint32_t begin = share_begin(units, blockIdx.x, gridDim.x);
+    const uint32_t count = share_begin(units, blockIdx.x + 1, gridDim.x) - begin;
+    const uint32_t pair = threadIdx.x / 64, r = threadIdx.x % 64;
+    const uint32_t pair_begin = share_begin(count, pair, PORTABLE_PAIRS);
+    const uint32_t pair_count = share_begin(count, pair + 1, PORTABLE_PAIRS) - pair_begin;
+    const uint8_t *weights = decode.packed + (uint64_t)(begin + pair_begin) * windows * TILE;
+    uint32_t tile = (begin + pair_begin) / decode.groups;
+    uint32_t group = (begin + pair_begin) % decode.groups, held = 0, flagged = 0;
+    int64_t total[TOKENS] = {};
+    float token_scales[TOKENS];
+
+    load_token_scales<TOKENS>(decode, token_scales);
+    for (uint32_t k = 0; k < pair_count; k++) {
+        float acc[TOKENS] = {};
+
+        for (uint32_t w = 0; w < windows; w++) {
+            const float *record =
+                (const float *)(decode.activations +
+                                ((uint64_t)group * windows + w) * MATMUL_FAST_RECORD);
+
+            window_fma<TYPE, TOKENS>(weights, (const uint8_t *)(record + 64), record, record + 32,
+                                     r, acc);
+            weights += TILE;
+        }
+        convert<TOKENS>(decode, acc, token_scales, total, &flagged);
+        held++;
+        group++;
+        if (group == decode.groups || k + 1 == pair_count) {
+            flush<TOKENS>(decode, tile, adders_of(decode, tile, PORTABLE_PAIRS), held, total,
+                          &flagged, pair, r, &last[pair]);
+            held = group = 0;
+            tile++;
+        }
+    }
+}
 
 template <int TYPE, int TOKENS>
 static cudaError_t launch(struct decode *decode, int sms, unsigned flags, cudaStream_t stream)
@@ -415,6 +484,15 @@ static cudaError_t launch(struct decode *decode, int sms, unsigned flags, cudaSt
 
     if (error != cudaSuccess)
         return error;
+    if (flags & MATMUL_FAST_PORTABLE) {
+        const uint32_t room = 2 * (uint32_t)sms;
+
+        config.gridDim = dim3(units < room ? units : room);
+        config.blockDim = dim3(PORTABLE_PAIRS * 64);
+        config.stream = stream;
+        return cudaLaunchKernelEx(&config, portable_kernel<TYPE, TOKENS>,
+                                  (const struct decode) * decode);
+    }
     if (device >= 64 || !ready[device]) {
         error = cudaFuncSetAttribute(decode_kernel<TYPE, TOKENS>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -431,7 +509,7 @@ static cudaError_t launch(struct decode *decode, int sms, unsigned flags, cudaSt
     attribute.val.programmaticStreamSerializationAllowed = 1;
     config.attrs = &attribute;
     config.numAttrs = flags & MATMUL_FAST_OVERLAP ? 1 : 0;
-    return cudaLaunchKernelEx(&config, decode_kernel<TYPE, TOKENS>, (const struct decode)*decode);
+    return cudaLaunchKernelEx(&config, decode_kernel<TYPE, TOKENS>, (const struct decode) * decode);
 }
 
 template <int TYPE>
@@ -456,7 +534,7 @@ cudaError_t matmul_fast_decode(const struct matmul_fast *matmul, const void *pac
     const uint32_t row_tiles = matmul_fast_row_tiles(matmul->rows);
     const uint64_t padded = (uint64_t)row_tiles * MATMUL_FAST_ROWS;
     struct decode decode = {};
-    int device, sms;
+    int device, sms, major;
     cudaError_t error;
 
     if (!matmul_fast_takes(matmul) || tokens == 0 || tokens > MATMUL_FAST_DECODE_TOKENS ||
@@ -464,8 +542,12 @@ cudaError_t matmul_fast_decode(const struct matmul_fast *matmul, const void *pac
         return cudaErrorInvalidValue;
     if ((error = cudaGetDevice(&device)) != cudaSuccess ||
         (error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device)) !=
+            cudaSuccess ||
+        (error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) !=
             cudaSuccess)
         return error;
+    if (major < 9)
+        flags |= MATMUL_FAST_PORTABLE;
     decode.packed = (const uint8_t *)packed;
     decode.activations = (const uint8_t *)activations;
     decode.token_scales = scales;

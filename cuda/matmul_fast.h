@@ -53,7 +53,7 @@ enum {
      * reads only the packed weight until that kernel has completed. Not when that kernel writes
      * the packed weight. */
     MATMUL_FAST_OVERLAP = 1,
-    /* mma.sync in place of wgmma: what cards before Hopper take */
+    /* What cards before Hopper take: plain loads, mma.sync. Such a product never overlaps. */
     MATMUL_FAST_PORTABLE = 2,
 };
 
@@ -163,9 +163,9 @@ MATMUL_FAST_FN uint32_t matmul_fast_row_tiles(uint64_t rows)
  *         (64) u16, nibble j: minimum j & 15
  *   Q5_K  after the nibbles (64, 4) u32: bit i + 8 k of word j is the fifth bit of value 4 i + k
  *         of block j, bit 4 + i + 8 k of value 16 + 4 i + k; then as Q4_K
- *   Q6_K  after the nibbles (2, 64, 4) u32: two words for each block: bits 2 i + 8 k and the next of
- *         the first are the upper bits of value 4 i + k, of the second of value 16 + 4 i + k; then
- *         (64, 8) int8 sub-scales; d (64) f16; values plus 32 */
+ *   Q6_K  after the nibbles (2, 64, 4) u32: two words for each block: bits 2 i + 8 k and the next
+ * of the first are the upper bits of value 4 i + k, of the second of value 16 + 4 i + k; then (64,
+ * 8) int8 sub-scales; d (64) f16; values plus 32 */
 #define MATMUL_FAST_NIBBLES 4096
 
 /** Where the scales begin. */
@@ -180,9 +180,8 @@ MATMUL_FAST_FN uint32_t matmul_fast_scales_at(enum tensor_type type)
 MATMUL_FAST_FN uint32_t matmul_fast_tile_bytes(enum tensor_type type)
 {
     return matmul_fast_scales_at(type) +
-           (type == TENSOR_TYPE_Q4_K || type == TENSOR_TYPE_Q5_K || type == TENSOR_TYPE_Q6_K
-                ? 640
-                : 512);
+           (type == TENSOR_TYPE_Q4_K || type == TENSOR_TYPE_Q5_K || type == TENSOR_TYPE_Q6_K ? 640
+                                                                                             : 512);
 }
 
 /* Activations: tokens are padded to whole atoms of 8. An atom has
@@ -322,7 +321,8 @@ static __device__ __forceinline__ uint32_t matmul_fast_shared(const void *p)
 
 static __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t arrivals)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
+                 : "memory");
 }
 
 static __device__ __forceinline__ void mbarrier_arrive(uint32_t barrier)

@@ -88,10 +88,9 @@ static __global__ void pack_kernel(struct matmul_fast matmul, const uint8_t *sou
             uint64_t from = window / segment_windows * segment_columns + first + column;
             uint32_t columns = arith_type_columns(type);
 
-            arith_decode_block(type,
-                               source + row_in * row_bytes +
-                                   from / columns * arith_type_bytes(type),
-                               (uint32_t)(from % columns) / ARITH_BLOCK, &block);
+            arith_decode_block(
+                type, source + row_in * row_bytes + from / columns * arith_type_bytes(type),
+                (uint32_t)(from % columns) / ARITH_BLOCK, &block);
         }
         for (int i = 0; i < ARITH_BLOCK; i++)
             values[i] = (uint8_t)(block.values[i] + bias);
@@ -116,8 +115,9 @@ static __global__ void pack_kernel(struct matmul_fast matmul, const uint8_t *sou
         if (type == TENSOR_TYPE_Q8_0 || type == TENSOR_TYPE_Q4_0) {
             words[b / 2] |= d << (16 * (b % 2));
         } else if (type == TENSOR_TYPE_Q6_K) {
-            words[b / 2] |= ((uint32_t)(block.scale[0] & 255) | (uint32_t)(block.scale[1] & 255) << 8)
-                            << (16 * (b % 2));
+            words[b / 2] |=
+                ((uint32_t)(block.scale[0] & 255) | (uint32_t)(block.scale[1] & 255) << 8)
+                << (16 * (b % 2));
             words[2] |= there ? d : 0;
         } else {
             words[0] |= there ? d | dmin << 16 : 0;
@@ -226,16 +226,23 @@ cudaError_t matmul_fast_quantise(const struct matmul_fast *matmul, const float *
     uint32_t padded = matmul_fast_padded_tokens(tokens), windows = matmul_fast_windows(matmul);
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attribute = {};
+    int device, major;
+    cudaError_t error;
 
     if (!matmul_fast_takes(matmul) || tokens == 0 || x_stride % 4 != 0)
         return cudaErrorInvalidValue;
+    if ((error = cudaGetDevice(&device)) != cudaSuccess ||
+        (error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) !=
+            cudaSuccess)
+        return error;
     config.gridDim = dim3((windows * 4 * 8 + THREADS - 1) / THREADS, padded);
     config.blockDim = dim3(THREADS);
     config.stream = stream;
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     config.attrs = &attribute;
-    config.numAttrs = flags & MATMUL_FAST_OVERLAP ? 1 : 0;
+    config.numAttrs = flags & MATMUL_FAST_OVERLAP && major >= 9 ? 1 : 0;
     return cudaLaunchKernelEx(&config, quantise_kernel, x, x_stride, tokens, padded / 8, windows,
-                              matmul_fast_segment_windows(matmul), matmul->count, (uint8_t *)activations);
+                              matmul_fast_segment_windows(matmul), matmul->count,
+                              (uint8_t *)activations);
 }

@@ -23,6 +23,7 @@
 #define STAGES_MAX 8
 #define SHARED_BYTES (227 * 1024 - 1024) /* of a multiprocessor of sm_90, less static ones */
 #define GRID_MAX MATMUL_FAST_GRID_MAX
+#define SHARERS 6 /* blocks for each cut tile, about */
 #define TILE_OUTPUTS (TILE_ROWS * TOKENS_MAX)
 #define PORTABLE_THREADS 256
 
@@ -35,6 +36,7 @@ struct prefill {
     uint32_t tokens, atoms;
     uint32_t windows, groups, group_windows, row_tiles;
     uint32_t token_tiles, tiles, whole; /* output tiles; those that are not cut */
+    uint32_t sharers;                   /* blocks that share the cut ones */
     uint32_t stages;
     float limit; /* of partials times 2^30 */
     float fast;  /* of those that need no slow path */
@@ -64,11 +66,22 @@ struct walk {
     uint32_t tile, unit, unit_end;
 };
 
+static __device__ __forceinline__ uint32_t cut_units(const struct prefill &prefill)
+{
+    return (prefill.tiles - prefill.whole) * prefill.groups;
+}
+
+/* First unit, a group of a tile, of a block's share of the cut tiles. */
+static __device__ __forceinline__ uint32_t share_begin(const struct prefill &prefill,
+                                                       uint32_t block)
+{
+    return (uint32_t)((uint64_t)cut_units(prefill) * min(block, prefill.sharers) / prefill.sharers);
+}
+
 static __device__ __forceinline__ struct walk walk_begin(const struct prefill &prefill)
 {
-    uint64_t units = (uint64_t)(prefill.tiles - prefill.whole) * prefill.groups;
-    struct walk walk = {blockIdx.x, (uint32_t)(units * blockIdx.x / gridDim.x),
-                        (uint32_t)(units * (blockIdx.x + 1) / gridDim.x)};
+    struct walk walk = {blockIdx.x, share_begin(prefill, blockIdx.x),
+                        share_begin(prefill, blockIdx.x + 1)};
 
     return walk;
 }
@@ -186,27 +199,20 @@ static __device__ __forceinline__ void convert(outputs<TOKENS> &out, const struc
     out.converted++;
 }
 
-/* First unit of a block's share of the cut tiles. */
-static __device__ __forceinline__ uint32_t share_begin(uint32_t units, uint32_t block)
-{
-    return (uint32_t)((uint64_t)units * block / gridDim.x);
-}
-
 /* Adds what the other blocks have of a cut tile. Each leaves its sums in a slot of its own, of two:
  * for the tile where its share begins, and for the one where it ends.
  *
  * @return whether all have: only the last block to come is told so, one warpgroup at a time */
 template <int TOKENS>
-static __device__ __forceinline__ bool gather(const struct prefill &prefill,
-                                              const struct piece &piece, uint32_t thread,
-                                              int64_t (&sums)[TOKENS / 2], uint32_t *flagged,
-                                              volatile uint32_t *last)
+static __device__ __forceinline__ bool
+gather(const struct prefill &prefill, const struct piece &piece, uint32_t thread,
+       int64_t (&sums)[TOKENS / 2], uint32_t *flagged, volatile uint32_t *last)
 {
     constexpr int STRIDE = CONSUMERS * 128;
     const uint32_t warpgroup = thread / 128;
-    const uint32_t units = (prefill.tiles - prefill.whole) * prefill.groups;
+    const uint32_t units = cut_units(prefill);
     const uint32_t first = piece.cut * prefill.groups, end = first + prefill.groups;
-    const uint32_t own = 2 * blockIdx.x + (first + piece.group != share_begin(units, blockIdx.x));
+    const uint32_t own = 2 * blockIdx.x + (first + piece.group != share_begin(prefill, blockIdx.x));
     uint32_t *counted = prefill.counted + piece.cut * CONSUMERS + warpgroup;
 
 #pragma unroll
@@ -216,8 +222,8 @@ static __device__ __forceinline__ bool gather(const struct prefill &prefill,
     __threadfence();
     named_barrier(1 + (int)warpgroup, 128);
     if (thread % 128 == 0)
-        last[warpgroup] = atomicAdd(counted, piece.end - piece.group) + piece.end - piece.group ==
-                          prefill.groups;
+        last[warpgroup] =
+            atomicAdd(counted, piece.end - piece.group) + piece.end - piece.group == prefill.groups;
     named_barrier(1 + (int)warpgroup, 128);
     if (last[warpgroup] == 0)
         return false;
@@ -225,12 +231,13 @@ static __device__ __forceinline__ bool gather(const struct prefill &prefill,
     if (thread % 128 == 0)
         *counted = 0;
     /* the block that has the tile's first unit, and those after it */
-    for (uint32_t block = (uint32_t)((((uint64_t)first + 1) * gridDim.x + units - 1) / units) - 1;
-         block < gridDim.x && share_begin(units, block) < end; block++) {
-        const uint32_t begin = share_begin(units, block);
+    for (uint32_t block =
+             (uint32_t)((((uint64_t)first + 1) * prefill.sharers + units - 1) / units) - 1;
+         block < prefill.sharers && share_begin(prefill, block) < end; block++) {
+        const uint32_t begin = share_begin(prefill, block);
         const uint32_t slot = 2 * block + (begin < first);
 
-        if (block == blockIdx.x || begin == share_begin(units, block + 1))
+        if (block == blockIdx.x || begin == share_begin(prefill, block + 1))
             continue;
 #pragma unroll
         for (int o = 0; o < TOKENS / 2; o++)
@@ -246,11 +253,10 @@ static __device__ __forceinline__ bool gather(const struct prefill &prefill,
  * @param thread of the 256 consumers; its warpgroup, 128 of them, comes together
  * @param row    of output 0 of the thread */
 template <int TOKENS>
-static __device__ __forceinline__ void finish(const outputs<TOKENS> &out,
-                                              const struct prefill &prefill,
-                                              const struct piece &piece, uint64_t row,
-                                              uint32_t first_token, uint32_t thread,
-                                              unsigned long long *spilled, volatile uint32_t *last)
+static __device__ __forceinline__ void
+finish(const outputs<TOKENS> &out, const struct prefill &prefill, const struct piece &piece,
+       uint64_t row, uint32_t first_token, uint32_t thread, unsigned long long *spilled,
+       volatile uint32_t *last)
 {
     constexpr int STRIDE = CONSUMERS * 128;
     const uint32_t token = first_token + thread % 4 * 2;
@@ -286,8 +292,8 @@ static __device__ __forceinline__ void finish(const outputs<TOKENS> &out,
             prefill.output.f32[to] =
                 flagged >> o & 1 ? arith_nan() : (float)sums[o] * 0x1p-30f; /* arith_from_fixed() */
         else
-            prefill.output.sums[to] = arith_fixed_add(prefill.output.sums[to],
-                                                      flagged >> o & 1 ? ARITH_FLAG : sums[o]);
+            prefill.output.sums[to] =
+                arith_fixed_add(prefill.output.sums[to], flagged >> o & 1 ? ARITH_FLAG : sums[o]);
     }
 }
 
@@ -355,9 +361,10 @@ template <int TYPE, int TOKENS> struct stage {
     static constexpr uint32_t FACTORS =
         UNPACKED ? PACKED + CONSUMERS * TILE : Q + TOKENS * 128; /* activations' scales */
     static constexpr uint32_t SUMS = FACTORS + TOKENS * 16;
-    static constexpr uint32_t BYTES = (SUMS + (has_min(TYPE) ? TOKENS * 16 : 0) + 1023) / 1024 * 1024;
-    static constexpr uint32_t COPIED = CONSUMERS * TILE + TOKENS * 128 + TOKENS * 16 +
-                                       (has_min(TYPE) ? TOKENS * 16 : 0);
+    static constexpr uint32_t BYTES =
+        (SUMS + (has_min(TYPE) ? TOKENS * 16 : 0) + 1023) / 1024 * 1024;
+    static constexpr uint32_t COPIED =
+        CONSUMERS * TILE + TOKENS * 128 + TOKENS * 16 + (has_min(TYPE) ? TOKENS * 16 : 0);
 };
 
 /* Values of one row's block into the swizzled layout of Q8_0's tile. */
@@ -371,7 +378,8 @@ static __device__ __forceinline__ void unpack_block(const uint8_t *tile, uint8_t
     if (TYPE == TENSOR_TYPE_Q5_K)
         upper[0] = *(const uint32_t *)(tile + MATMUL_FAST_NIBBLES + r * 16 + b * 4);
     if (TYPE == TENSOR_TYPE_Q6_K) {
-        uint2 two = *(const uint2 *)(tile + MATMUL_FAST_NIBBLES + b / 2 * 1024 + r * 16 + b % 2 * 8);
+        uint2 two =
+            *(const uint2 *)(tile + MATMUL_FAST_NIBBLES + b / 2 * 1024 + r * 16 + b % 2 * 8);
 
         upper[0] = two.x;
         upper[1] = two.y;
@@ -746,7 +754,8 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
 #endif
 
 template <int TYPE, int TOKENS, int WINDOWS>
-static __global__ void __launch_bounds__(THREADS, 1) wgmma_kernel(const __grid_constant__ struct prefill prefill)
+static __global__ void __launch_bounds__(THREADS, 1)
+    wgmma_kernel(const __grid_constant__ struct prefill prefill)
 {
 #if USE_WGMMA
     extern __shared__ __align__(1024) uint8_t ring[];
@@ -786,6 +795,8 @@ static __global__ void __launch_bounds__(THREADS, 1) wgmma_kernel(const __grid_c
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         consume<TYPE, TOKENS, WINDOWS>(prefill, stages, filled, ready, emptied, last);
     }
+#else
+    __trap(); /* not compiled for sm_90a: portable_kernel is for other cards */
 #endif
 }
 
@@ -889,8 +900,8 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS, 2)
                     const uint32_t b_row = j * 8 + lane / 16 * 8 + lane % 8;
                     uint32_t both[4];
 
-                    load_matrices(both, q + b_row * 128 +
-                                            ((2 * b + lane / 8 % 2) ^ (b_row & 7)) * 16);
+                    load_matrices(both,
+                                  q + b_row * 128 + ((2 * b + lane / 8 % 2) ^ (b_row & 7)) * 16);
 #pragma unroll
                     for (int n = 0; n < 2; n++) {
                         const int at = (j + n) * 32 + b * 8;
@@ -954,6 +965,12 @@ static void cut(struct prefill *prefill, uint32_t tile_tokens, uint32_t grid)
     prefill->whole = prefill->tiles / grid * grid;
     if ((prefill->tiles - prefill->whole) * 16 >= grid * 15) /* cutting would cost more */
         prefill->whole = prefill->tiles;
+    /* whoever comes last reads what the others of its tile have, one after another */
+    prefill->sharers = grid;
+    if ((prefill->tiles - prefill->whole) * SHARERS < grid)
+        prefill->sharers = (prefill->tiles - prefill->whole) * SHARERS;
+    if (prefill->sharers == 0)
+        prefill->sharers = 1;
 }
 
 template <int TYPE, int TOKENS, int WINDOWS>
@@ -962,7 +979,8 @@ static cudaError_t launch_wgmma(struct prefill *prefill, uint32_t grid, unsigned
 {
     static bool ready[64];
     constexpr uint32_t bytes = stage<TYPE, TOKENS>::BYTES;
-    constexpr uint32_t stages = SHARED_BYTES / bytes < STAGES_MAX ? SHARED_BYTES / bytes : STAGES_MAX;
+    constexpr uint32_t stages =
+        SHARED_BYTES / bytes < STAGES_MAX ? SHARED_BYTES / bytes : STAGES_MAX;
     int device;
     cudaError_t error = cudaGetDevice(&device);
 
@@ -1017,7 +1035,8 @@ size_t matmul_fast_workspace_bytes(uint64_t rows)
     size_t prefill = (size_t)GRID_MAX * (TILE_OUTPUTS * 8 + CONSUMERS * 4);
 
     static_assert(MATMUL_FAST_SCRATCH ==
-                      GRID_MAX * 2 * (TILE_OUTPUTS * sizeof(int64_t) + CONSUMERS * 128 * sizeof(uint32_t)),
+                      GRID_MAX * 2 *
+                          (TILE_OUTPUTS * sizeof(int64_t) + CONSUMERS * 128 * sizeof(uint32_t)),
                   "partial and flagged");
     return MATMUL_FAST_SCRATCH + (decode > prefill ? decode : prefill);
 }
@@ -1089,6 +1108,6 @@ cudaError_t matmul_fast_product(const struct matmul_fast *matmul, const void *pa
     return tokens <= MATMUL_FAST_DECODE_TOKENS
                ? matmul_fast_decode(matmul, packed, activations, tokens, scales, output, workspace,
                                     flags, stream)
-               : matmul_fast_prefill(matmul, packed, activations, tokens, scales, output,
-                                     workspace, flags, stream);
+               : matmul_fast_prefill(matmul, packed, activations, tokens, scales, output, workspace,
+                                     flags, stream);
 }

@@ -1,5 +1,9 @@
 #include "cuda/nccl.h"
 
+extern "C" {
+#include "sim/machine.h"
+}
+
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -55,7 +59,44 @@ static int load(struct nccl *nccl, struct error *err)
     return 0;
 }
 
+static struct nccl *make(const int *gpus, uint32_t count, struct error *err);
+static void destroy(struct nccl *nccl);
+
+/* Communicators take seconds to make, and executors come and go: the last ones are kept. */
+static struct {
+    struct nccl *nccl;
+    int gpus[MACHINE_DEVICES_MAX];
+    bool in_use;
+} kept;
+
 struct nccl *nccl_open(const int *gpus, uint32_t count, struct error *err)
+{
+    struct nccl *made;
+
+    if (kept.nccl != nullptr && !kept.in_use && kept.nccl->count == count &&
+        memcmp(kept.gpus, gpus, count * sizeof *gpus) == 0) {
+        kept.in_use = true;
+        return kept.nccl;
+    }
+    made = make(gpus, count, err);
+    if (made != nullptr && !kept.in_use && count <= MACHINE_DEVICES_MAX) {
+        destroy(kept.nccl);
+        kept.nccl = made;
+        memcpy(kept.gpus, gpus, count * sizeof *gpus);
+        kept.in_use = true;
+    }
+    return made;
+}
+
+void nccl_close(struct nccl *nccl)
+{
+    if (nccl != nullptr && nccl == kept.nccl)
+        kept.in_use = false;
+    else
+        destroy(nccl);
+}
+
+static struct nccl *make(const int *gpus, uint32_t count, struct error *err)
 {
     struct nccl *nccl = (struct nccl *)calloc(1, sizeof *nccl);
 
@@ -68,14 +109,14 @@ struct nccl *nccl_open(const int *gpus, uint32_t count, struct error *err)
     }
     if (load(nccl, err) != 0 || check(nccl, nccl->init_all(nccl->communicators, (int)count, gpus),
                                       "ncclCommInitAll", err) != 0) {
-        nccl_close(nccl);
+        destroy(nccl);
         return nullptr;
     }
     nccl->count = count;
     return nccl;
 }
 
-void nccl_close(struct nccl *nccl)
+static void destroy(struct nccl *nccl)
 {
     if (nccl == nullptr)
         return;

@@ -231,6 +231,8 @@ struct weights *weights_nextn(const struct model *drafter, const struct model *t
     return weights;
 }
 
+enum { PIECE_BYTES = 1 << 20 };
+
 static int make_tensor(struct weights *weights, size_t index, struct error *err)
 {
     const struct model_tensor *tensor = &weights->model->tensors[index];
@@ -239,7 +241,16 @@ static int make_tensor(struct weights *weights, size_t index, struct error *err)
     if (!bytes)
         return error_set(err, ERROR_MEMORY, "no memory for tensor %.60s, %" PRIu64 " bytes",
                          tensor->name, tensor->bytes);
-    synth_bytes(&weights->synths[index], 0, bytes, (size_t)tensor->bytes);
+        /* Parts of a tensor do not depend on each other. */
+#ifdef _OPENMP
+#pragma omp parallel for schedule(dynamic)
+#endif
+    for (uint64_t offset = 0; offset < tensor->bytes; offset += PIECE_BYTES) {
+        uint64_t left = tensor->bytes - offset;
+
+        synth_bytes(&weights->synths[index], offset, (char *)bytes + offset,
+                    (size_t)(left < PIECE_BYTES ? left : PIECE_BYTES));
+    }
     weights->tensors[index] = bytes;
     return 0;
 }

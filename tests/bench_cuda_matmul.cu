@@ -1,8 +1,8 @@
 /* The fast products of cuda/matmul_fast.h: every output against a plain kernel made of ref/arith.h,
  * that kernel against a loop on the CPU, then how fast they are.
  *
- * Without arguments everything; "check" or "time" does one half; "one TYPE GROUP ROWS COLUMNS TOKENS"
- * launches a product a few times. Exits with 77 without a GPU. */
+ * Without arguments everything; "check" or "time" does one half; "one TYPE GROUP ROWS COLUMNS
+ * TOKENS" launches a product a few times. Exits with 77 without a GPU. */
 #include <algorithm>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,7 +131,8 @@ static __host__ __device__ void plain_product(const struct plain &plain, uint64_
         out[t] = 0;
     for (uint32_t segment = 0; segment < matmul.segments; segment++)
         for (uint64_t group = 0; group < matmul.count; group += matmul.group) {
-            uint64_t end = group + matmul.group < matmul.count ? group + matmul.group : matmul.count;
+            uint64_t end =
+                group + matmul.group < matmul.count ? group + matmul.group : matmul.count;
             float acc[CHUNK] = {};
 
             for (uint64_t column = group; column < end; column += 32) {
@@ -338,7 +339,7 @@ static void check(enum tensor_type type, uint32_t group, const struct shape &sha
                             matmul_fast_activation_bytes(&matmul, tokens_max + 64)));
             CUDA(matmul_fast_quantise(&matmul, x, width, tokens, activations, 0, 0));
             for (int launch = 0; launch < launches; launch++)
-                for (int portable = 0; portable < (tokens > 8 && launch < 2 ? 2 : 1); portable++) {
+                for (int portable = 0; portable < (launch < 2 ? 2 : 1); portable++) {
                     const bool to_sums = launch % 2 == 1;
                     const int64_t before = INT64_C(0x123456789abcd);
                     struct matmul_fast_output output = {to_sums ? NULL : (float *)got,
@@ -346,12 +347,12 @@ static void check(enum tensor_type type, uint32_t group, const struct shape &sha
 
                     poison_kernel<<<blocks_of(n), 256>>>(got, n, before);
                     CUDA(cudaMemset(wrong, 0, 32));
-                    CUDA(matmul_fast_product(
-                        &matmul, packed, activations, tokens, plain.token_scales, output, workspace,
-                        portable                ? MATMUL_FAST_PORTABLE
-                        : launch % 3 == 2       ? 0
-                                                : MATMUL_FAST_OVERLAP,
-                        0));
+                    CUDA(matmul_fast_product(&matmul, packed, activations, tokens,
+                                             plain.token_scales, output, workspace,
+                                             portable          ? MATMUL_FAST_PORTABLE
+                                             : launch % 3 == 2 ? 0
+                                                               : MATMUL_FAST_OVERLAP,
+                                             0));
                     compare_kernel<<<blocks_of(n), 256>>>(expected, output.f32, output.sums, before,
                                                           n, wrong);
                     nonzero_kernel<<<1024, 256>>>((uint32_t *)(workspace + MATMUL_FAST_SCRATCH),
@@ -363,7 +364,8 @@ static void check(enum tensor_type type, uint32_t group, const struct shape &sha
                         flagged_outputs += host[2];
                     if (host[0] != 0 || host[3] != 0) {
                         if (failures++ < 40)
-                            printf("WRONG %s group %u rows %lu columns %ux%lu of %lu tokens %u%s%s%s%s "
+                            printf("WRONG %s group %u rows %lu columns %ux%lu of %lu tokens "
+                                   "%u%s%s%s%s "
                                    "launch %d: %llu of %lu outputs, first %llu; workspace %llu\n",
                                    type_name(type), group, (unsigned long)shape.rows,
                                    shape.segments, (unsigned long)shape.count,
@@ -471,9 +473,8 @@ static double read_bandwidth(cudaStream_t stream)
 
     fill_floats<<<1024, 256>>>((float *)from, bytes / 4, 1, false);
     for (int grid : {132 * 8, 132 * 16, 132 * 32}) {
-        double s = graph_s(stream, 7, [&] {
-            read_kernel<<<grid, 256, 0, stream>>>(from, bytes / 16, out);
-        });
+        double s = graph_s(stream, 7,
+                           [&] { read_kernel<<<grid, 256, 0, stream>>>(from, bytes / 16, out); });
 
         best = std::max(best, bytes / s);
     }
@@ -499,7 +500,8 @@ static void time_all(void)
     for (auto &entry : types)
         for (uint32_t group : {256u, 128u})
             for (auto &shape : shapes) {
-                if (group == 128 && entry.type != TENSOR_TYPE_Q8_0 && entry.type != TENSOR_TYPE_Q4_K)
+                if (group == 128 && entry.type != TENSOR_TYPE_Q8_0 &&
+                    entry.type != TENSOR_TYPE_Q4_K)
                     continue;
                 struct matmul_fast matmul = {entry.type,    group, shape.rows,
                                              shape.columns, 1,     shape.columns / group};
@@ -509,13 +511,14 @@ static void time_all(void)
                 const int copies = (int)(UINT64_C(400000000) / bytes) + 2;
                 uint8_t *weight = allocate<uint8_t>(bytes);
                 uint8_t *workspace = allocate<uint8_t>(matmul_fast_workspace_bytes(shape.rows));
-                float *x = allocate<float>(512 * shape.columns), *out = allocate<float>(512 * shape.rows);
+                float *x = allocate<float>(512 * shape.columns),
+                      *out = allocate<float>(512 * shape.rows);
                 uint8_t *activations =
                     allocate<uint8_t>(matmul_fast_activation_bytes(&matmul, 512));
                 std::vector<uint8_t *> packed;
 
-                fill_weights<<<1024, 256>>>(entry.type, weight, bytes / arith_type_bytes(entry.type),
-                                            7, false);
+                fill_weights<<<1024, 256>>>(entry.type, weight,
+                                            bytes / arith_type_bytes(entry.type), 7, false);
                 fill_floats<<<1024, 256>>>(x, 512 * shape.columns, 8, false);
                 CUDA(cudaMemset(workspace, 0, matmul_fast_workspace_bytes(shape.rows)));
                 for (int c = 0; c < copies; c++) {
@@ -529,7 +532,8 @@ static void time_all(void)
                     struct matmul_fast_output output = {out, NULL, shape.rows};
                     double s[4];
 
-                    if (group == 128 && tokens != 1 && tokens != 8 && tokens != 128 && tokens != 512)
+                    if (group == 128 && tokens != 1 && tokens != 8 && tokens != 128 &&
+                        tokens != 512)
                         continue;
                     for (int way = 0; way < 4; way++) {
                         unsigned flags = way == 0   ? 0
@@ -542,18 +546,20 @@ static void time_all(void)
                         }
                         CUDA(matmul_fast_quantise(&matmul, x, shape.columns, tokens, activations, 0,
                                                   stream));
-                        s[way] = graph_s(stream, way == 3 ? 3 : 7, [&] {
-                                     for (int i = 0; i < launches; i++) {
-                                         if (way == 2)
-                                             CUDA(matmul_fast_quantise(&matmul, x, shape.columns,
-                                                                       tokens, activations, flags,
-                                                                       stream));
-                                         CUDA(matmul_fast_product(&matmul, packed[i % copies],
-                                                                  activations, tokens, NULL, output,
-                                                                  workspace, flags, stream));
-                                     }
-                                 }) /
-                                 launches;
+                        s[way] =
+                            graph_s(stream, way == 3 ? 3 : 7,
+                                    [&] {
+                                        for (int i = 0; i < launches; i++) {
+                                            if (way == 2)
+                                                CUDA(matmul_fast_quantise(&matmul, x, shape.columns,
+                                                                          tokens, activations,
+                                                                          flags, stream));
+                                            CUDA(matmul_fast_product(
+                                                &matmul, packed[i % copies], activations, tokens,
+                                                NULL, output, workspace, flags, stream));
+                                        }
+                                    }) /
+                            launches;
                     }
 
                     double ops = 2.0 * (double)shape.rows * shape.columns * tokens * 1e-12;

@@ -1,0 +1,257 @@
+/* Runs of tasks that no host work interrupts, replayed as one graph. A run is executed task by task
+ * the first times, which makes its buffers; captured the third time; and launched from then on,
+ * as long as nothing that a launch depends on has changed: operations, windows, chunks of
+ * attention, and where buffers lie. What differs from step to step lies in device memory. */
+#include "cuda/cuda_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { ENTRIES = 64, SHORTEST = 4 };
+
+namespace
+{
+
+struct entry {
+    uint64_t hash;
+    uint64_t used; /* when last, for throwing out */
+    uint32_t seen;
+    bool refused; /* it cannot be captured */
+    cudaGraphExec_t graph;
+};
+
+} /* namespace */
+
+struct cuda_graphs {
+    struct entry entries[ENTRIES];
+    uint64_t time;
+};
+
+struct cuda_graphs *cuda_graphs_new(struct error *err)
+{
+    struct cuda_graphs *graphs = (struct cuda_graphs *)calloc(1, sizeof *graphs);
+
+    if (graphs == nullptr)
+        error_set(err, ERROR_MEMORY, "no memory for graphs");
+    return graphs;
+}
+
+void cuda_graphs_free(struct cuda_graphs *graphs)
+{
+    for (int i = 0; graphs != nullptr && i < ENTRIES; i++)
+        if (graphs->entries[i].graph != nullptr)
+            cudaGraphExecDestroy(graphs->entries[i].graph);
+    free(graphs);
+}
+
+/* ---- which tasks ---- */
+
+static bool is_devices(const struct program *program, const struct program_task *task)
+{
+    for (uint32_t i = 0; i < task->op_count; i++) {
+        const struct program_op *op = &program->ops[task->op_first + i];
+
+        if (op->out.space == PROGRAM_AT_HOST || op->kind == OP_STAGE ||
+            (op->kind == OP_COPY && op->a.space == PROGRAM_AT_HOST))
+            return false;
+    }
+    return true;
+}
+
+static bool is_capturable(const struct program *program, const struct program_task *task)
+{
+    enum task_class kind = program_task_class(task->kind);
+
+    if (task->blocking || (kind != TASK_CLASS_KERNEL && kind != TASK_CLASS_COLLECTIVE &&
+                           task->kind != TASK_WAIT && task->kind != TASK_PEER))
+        return false;
+    return is_devices(program, task);
+}
+
+size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first)
+{
+    const struct program *program = executor->program;
+    size_t end = first;
+
+    if (executor->graphs == nullptr)
+        return first;
+    while (end < program->task_count && is_capturable(program, &program->tasks[end]))
+        end++;
+    return end - first >= SHORTEST ? end : first;
+}
+
+/* ---- what a launch depends on ---- */
+
+static uint64_t hash_of(struct cuda_executor *executor, size_t first, size_t end)
+{
+    const struct program *program = executor->program;
+    const struct program_task *last = &program->tasks[end - 1];
+    uint32_t op_first = program->tasks[first].op_first;
+    uint64_t facts[] = {first,
+                        end,
+                        program->tokens,
+                        program->outputs,
+                        executor->step.used[0],
+                        executor->step.used[1],
+                        cuda_allocations(),
+                        cuda_attend_chunks_of(executor, false),
+                        cuda_attend_chunks_of(executor, true)};
+    uint64_t hash = XXH64(facts, sizeof facts, 0);
+
+    hash = XXH64(program->ops + op_first,
+                 (last->op_first + last->op_count - op_first) * sizeof *program->ops, hash);
+    for (size_t i = first; i < end; i++) {
+        uint64_t task[] = {(uint64_t)program->tasks[i].kind, program->tasks[i].queues,
+                           program->tasks[i].dependency_count};
+
+        hash = XXH64(task, sizeof task, hash);
+    }
+    return hash;
+}
+
+static struct entry *find_entry(struct cuda_graphs *graphs, uint64_t hash)
+{
+    struct entry *oldest = &graphs->entries[0];
+
+    graphs->time++;
+    for (int i = 0; i < ENTRIES; i++) {
+        struct entry *entry = &graphs->entries[i];
+
+        if (entry->used > 0 && entry->hash == hash) {
+            entry->used = graphs->time;
+            return entry;
+        }
+        if (entry->used < oldest->used)
+            oldest = entry;
+    }
+    if (oldest->graph != nullptr)
+        cudaGraphExecDestroy(oldest->graph);
+    *oldest = {};
+    oldest->hash = hash;
+    oldest->used = graphs->time;
+    return oldest;
+}
+
+/* ---- running ---- */
+
+static int run_each(struct cuda_executor *executor, size_t first, size_t end, struct error *err)
+{
+    for (size_t i = first; i < end; i++)
+        if (cuda_run_task(executor, i, err) != 0)
+            return -1;
+    return 0;
+}
+
+static struct cuda_lane *origin_of(struct cuda_executor *executor, size_t first)
+{
+    uint64_t queues = executor->program->tasks[first].queues >> PROGRAM_QUEUE_DEVICES;
+    uint32_t q = 0;
+
+    while (q + 1 < executor->lane_count && (queues >> q & 1) == 0)
+        q++;
+    return &executor->lanes[q];
+}
+
+/* All lanes begin behind `origin`, or end before it goes on. */
+static int fork_or_join(struct cuda_executor *executor, struct cuda_lane *origin, bool fork,
+                        struct error *err)
+{
+    for (uint32_t l = 0; l < executor->lane_count; l++) {
+        struct cuda_lane *lane = &executor->lanes[l];
+
+        if (cuda_wait_for_lane(fork ? lane : origin, fork ? origin : lane, err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* What tasks of the run wait for from before it. */
+static int await_earlier(struct cuda_executor *executor, size_t first, size_t end,
+                         struct cuda_lane *origin, struct error *err)
+{
+    const struct program *program = executor->program;
+
+    for (size_t i = first; i < end; i++)
+        for (uint32_t d = 0; d < program->tasks[i].dependency_count; d++) {
+            uint32_t on = program->dependencies[program->tasks[i].dependency_first + d];
+
+            for (uint32_t e = 0; on < first && e < executor->done[on].count; e++)
+                if (cuda_check(cudaStreamWaitEvent(origin->stream, executor->done[on].events[e], 0),
+                               "cudaStreamWaitEvent", err) != 0)
+                    return -1;
+        }
+    return 0;
+}
+
+/* Captures the run; `graph` stays NULL where that fails. */
+static void capture(struct cuda_executor *executor, size_t first, size_t end,
+                    struct cuda_lane *origin, cudaGraphExec_t *graph)
+{
+    cudaGraph_t captured = nullptr;
+    struct error ignored = {};
+    bool complete;
+
+    cudaSetDevice(executor->gpus[origin->gpu]);
+    if (cudaStreamBeginCapture(origin->stream, cudaStreamCaptureModeRelaxed) != cudaSuccess) {
+        cudaGetLastError();
+        return;
+    }
+    executor->captured_from = first;
+    complete = fork_or_join(executor, origin, true, &ignored) == 0 &&
+               run_each(executor, first, end, &ignored) == 0 &&
+               fork_or_join(executor, origin, false, &ignored) == 0;
+    executor->captured_from = 0;
+    cudaSetDevice(executor->gpus[origin->gpu]);
+    if (cudaStreamEndCapture(origin->stream, &captured) == cudaSuccess && complete &&
+        captured != nullptr && cudaGraphInstantiate(graph, captured, 0) != cudaSuccess)
+        *graph = nullptr;
+    if (captured != nullptr)
+        cudaGraphDestroy(captured);
+    cudaGetLastError();
+}
+
+/* Tasks behind the run wait for all of it. */
+static int mark_done(struct cuda_executor *executor, size_t first, size_t end,
+                     const struct cuda_lane *origin, struct error *err)
+{
+    cudaEvent_t event = nullptr;
+
+    for (size_t i = first; i < end; i++) {
+        executor->done[i].count = 0;
+        if (!executor->awaited[i])
+            continue;
+        if (event == nullptr &&
+            (cuda_take_event(executor, origin->gpu, &event, err) != 0 ||
+             cuda_check(cudaEventRecord(event, origin->stream), "cudaEventRecord", err) != 0))
+            return -1;
+        executor->done[i].events[0] = event;
+        executor->done[i].count = 1;
+    }
+    return 0;
+}
+
+int cuda_graphs_run(struct cuda_executor *executor, size_t first, size_t end, struct error *err)
+{
+    struct entry *entry = find_entry(executor->graphs, hash_of(executor, first, end));
+    struct cuda_lane *origin = origin_of(executor, first);
+
+    memset(executor->quantised, 0, sizeof executor->quantised);
+    entry->seen++;
+    if (entry->seen < 3 || entry->refused)
+        return run_each(executor, first, end, err);
+    if (entry->graph == nullptr) {
+        capture(executor, first, end, origin, &entry->graph);
+        memset(executor->quantised, 0, sizeof executor->quantised);
+        entry->refused = entry->graph == nullptr;
+        if (entry->refused)
+            return run_each(executor, first, end, err);
+    }
+    if (fork_or_join(executor, origin, false, err) != 0 ||
+        await_earlier(executor, first, end, origin, err) != 0 ||
+        cuda_check(cudaSetDevice(executor->gpus[origin->gpu]), "cudaSetDevice", err) != 0 ||
+        cuda_check(cudaGraphLaunch(entry->graph, origin->stream), "cudaGraphLaunch", err) != 0 ||
+        fork_or_join(executor, origin, true, err) != 0)
+        return -1;
+    return mark_done(executor, first, end, origin, err);
+}
