@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "ref/model_write.h"
 #include "ref/shape.h"
 #include "sim/model.h"
 
@@ -69,7 +70,7 @@ static int write_file(const struct synth_options *options)
 
     if (model == NULL)
         return cli_fail(&err);
-    status = shape_write_model(model, options->seed, options->path, &err);
+    status = model_write_gguf(model, options->seed, options->path, &err);
     if (status == 0)
         printf("%s: %s %s, %zu tensors of %.2f MiB, seed %" PRIu64 "\n", options->path, model->name,
                model->quant, model->tensor_count, (double)model->tensor_bytes / 1048576,

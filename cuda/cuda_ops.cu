@@ -641,16 +641,6 @@ static int shift_op(struct cuda_executor *executor, const struct program_op *op,
     return cuda_shift(&shift, cache, stream, err);
 }
 
-static uint32_t window_of(const struct model *model)
-{
-    uint32_t window = 0;
-
-    for (uint32_t layer = 0; layer < model->n_layer; layer++)
-        if (model->layers[layer].window > window)
-            window = model->layers[layer].window;
-    return window;
-}
-
 uint32_t cuda_attend_chunks_of(struct cuda_executor *executor, bool sliding)
 {
     struct error ignored = {};
@@ -659,7 +649,7 @@ uint32_t cuda_attend_chunks_of(struct cuda_executor *executor, bool sliding)
     if (known == nullptr)
         return 0;
     return cuda_attend_chunks(known, executor->program->tokens,
-                              sliding ? window_of(executor->model) : 0);
+                              sliding ? model_widest_window(executor->model) : 0);
 }
 
 static int attend_op(struct cuda_executor *executor, const struct program_op *op,

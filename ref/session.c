@@ -29,21 +29,11 @@ static uint32_t pad256(uint64_t n)
     return (uint32_t)((n + 255) / 256 * 256);
 }
 
-static uint32_t widest_window(const struct model *model)
-{
-    uint32_t window = 0;
-
-    for (uint32_t layer = 0; layer < model->n_layer; layer++)
-        if (model->layers[layer].window > window)
-            window = model->layers[layer].window;
-    return window;
-}
-
 static struct interpret_room room_of(const struct placement *placement,
                                      struct session_options options)
 {
     const struct plan *plan = &placement->plan;
-    uint32_t window = widest_window(placement->model);
+    uint32_t window = model_widest_window(placement->model);
     struct interpret_room room = {.sequences = plan->n_slots > 1 ? plan->n_slots : 1,
                                   .positions = placement->n_ctx,
                                   .planes = 1 + options.undo_max};
@@ -79,7 +69,7 @@ struct session *session_new(const struct placement *placement, struct weights *w
                             struct session_options options, struct error *err)
 {
     struct session *session = calloc(1, sizeof *session);
-    uint32_t window = widest_window(placement->model);
+    uint32_t window = model_widest_window(placement->model);
 
     if (session == NULL) {
         error_set(err, ERROR_MEMORY, "no memory for a session");

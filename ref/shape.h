@@ -34,14 +34,4 @@ struct gguf *shape_gguf(const char *name_and_type, struct error *err);
  */
 int shape_write_gguf(const char *name_and_type, uint64_t seed, const char *path, struct error *err);
 
-/**
- * As shape_write_gguf for any model, one of the catalogue too. The file has the keys that
- * model_load_gguf() reads, and those of numbers_of() for the architectures it knows; no
- * vocabulary. Memory does not grow with the weights.
- *
- * @return 0, or -1 with `err` set (ERROR_UNSUPPORTED for a type that synth.h does not make)
- */
-int shape_write_model(const struct model *model, uint64_t seed, const char *path,
-                      struct error *err);
-
 #endif

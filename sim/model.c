@@ -222,3 +222,13 @@ uint64_t model_layer_recurrent_state(const struct model_layer *layer)
 {
     return layer->gdn_state_dim * inner_width(layer);
 }
+
+uint32_t model_widest_window(const struct model *model)
+{
+    uint32_t window = 0;
+
+    for (uint32_t layer = 0; layer < model->n_layer; layer++)
+        if (model->layers[layer].window > window)
+            window = model->layers[layer].window;
+    return window;
+}

@@ -109,6 +109,9 @@ model_layer_k_row(const struct model_layer *layer); /* values in a K row; 0 for 
 uint64_t
 model_layer_v_row(const struct model_layer *layer); /* values in a V row; 0 if V is a view */
 
+/** The longest window of the trunk's sliding-window layers; 0 without any. */
+uint32_t model_widest_window(const struct model *model);
+
 /** Whether the layer owns rows in the attention cache. */
 bool model_layer_has_kv(const struct model_layer *layer);
 

@@ -8,6 +8,7 @@
 
 #include "ref/gguf_write.h"
 #include "ref/numbers.h"
+#include "ref/model_write.h"
 #include "ref/shape.h"
 #include "ref/weights.h"
 #include "tests/gguf_writer.h"
@@ -185,7 +186,7 @@ START_TEST(a_type_that_is_not_made_is_refused_when_weights_are_opened)
     ck_assert_ptr_nonnull(model);
     ck_assert_ptr_null(weights_synthetic(model, 0, &err));
     ck_assert_int_eq(err.code, ERROR_UNSUPPORTED);
-    ck_assert_int_eq(shape_write_model(model, 0, path, &err), -1);
+    ck_assert_int_eq(model_write_gguf(model, 0, path, &err), -1);
     model_free(model);
 }
 END_TEST
@@ -394,7 +395,7 @@ START_TEST(a_model_of_the_catalogue_comes_back_from_its_file_as_it_was)
     struct model *model = model_from_catalogue("qwen3-0.6b:Q4_0", &err), *read;
 
     ck_assert_ptr_nonnull(model);
-    ck_assert_msg(shape_write_model(model, 0, path, &err) == 0, "%s", err.text);
+    ck_assert_msg(model_write_gguf(model, 0, path, &err) == 0, "%s", err.text);
     read = model_load_gguf(path, &err);
     ck_assert_msg(read != NULL, "%s", err.text);
     ck_assert_str_eq(read->name, model->name);
