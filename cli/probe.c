@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "ref/host_probe.h"
 #include "sim/machine_local.h"
 #ifdef HAVE_CUDA
 #include "cuda/probe.h"
@@ -14,9 +15,9 @@
 static void print_help(void)
 {
     puts("Usage: lopside probe [-o text|json]\n"
-         "Measures the GPUs of this machine, its links, launches and sums over devices. The\n"
-         "profile (json) is that of `lopside machine show` with the measured figures in it, and\n"
-         "goes to --machine of the other commands.\n\n"
+         "Measures this machine: host memory, GPUs, their links, launches and sums over them.\n"
+         "The profile (json) is that of `lopside machine show` with the measured figures in it,\n"
+         "and goes to --machine of the other commands.\n\n"
          "  -o, --output text|json    a table (default), or a machine profile\n"
          "  -h, --help                this text");
 }
@@ -59,13 +60,18 @@ static void print_text(const struct probe *probe)
     }
 }
 
-static int print_profile(const struct probe *probe, struct error *err)
+static int print_profile(const struct probe *probe, const struct machine_host *host,
+                         struct error *err)
 {
     struct machine *machine = machine_local(err);
     char *text;
 
     if (machine == NULL)
         return -1;
+    memcpy(machine->host.cpu, host->cpu, sizeof host->cpu);
+    machine->host.threads = host->threads;
+    machine->host.memory_gbs = host->memory_gbs;
+    machine->host.thread_gbs = host->thread_gbs;
     probe_apply(probe, machine);
     snprintf(machine->about, sizeof machine->about, "measured by lopside probe");
     text = machine_to_json(machine, err);
@@ -77,34 +83,45 @@ static int print_profile(const struct probe *probe, struct error *err)
     return 0;
 }
 
-static int measure(bool json)
+static int measure_gpus(const struct machine_host *host, bool json, struct error *err)
 {
-    struct error err = {0};
     struct probe probe;
 
-    if (probe_run(&probe, &err) != 0)
-        return cli_fail(&err);
+    if (probe_run(&probe, err) != 0)
+        return -1;
     if (json)
-        return print_profile(&probe, &err) == 0 ? CLI_OK : cli_fail(&err);
+        return print_profile(&probe, host, err);
     print_text(&probe);
-    return CLI_OK;
+    return 0;
 }
 
 #else
 
-static int measure(bool json)
+static int measure_gpus(const struct machine_host *host, bool json, struct error *err)
 {
-    struct error err = {0};
-
+    (void)host;
     (void)json;
-    error_set(
-        &err, ERROR_UNSUPPORTED,
-        "this build has no CUDA runtime; configure found no nvcc. `lopside machine show` says "
-        "what the driver knows");
-    return cli_fail(&err);
+    return error_set(err, ERROR_UNSUPPORTED,
+                     "this build has no CUDA runtime; configure found no nvcc. `lopside machine "
+                     "show` says what the driver knows of GPUs");
 }
 
 #endif
+
+/* The host is measured in any case; without a GPU that is all there is to say. */
+static int measure(bool json)
+{
+    struct machine_host host = {.cpu = "unknown"};
+    struct error err = {0};
+
+    if (host_probe_run(&host, &err) != 0)
+        return cli_fail(&err);
+    if (!json)
+        printf("host %s, %u threads\n  memory, all threads        %9.1f GB/s\n"
+               "  memory, one thread         %9.1f GB/s\n",
+               host.cpu, host.threads, host.memory_gbs, host.thread_gbs);
+    return measure_gpus(&host, json, &err) == 0 ? CLI_OK : cli_fail(&err);
+}
 
 int cli_probe(int argc, char **argv)
 {

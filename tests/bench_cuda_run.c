@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "cuda/cuda_executor.h"
+#include "ref/host_probe.h"
 #include "ref/session.h"
 #include "ref/source.h"
-#include "tests/bench_memory.h"
 
 enum { PROMPT = 512, GENERATED = 32, BATCH_MAX = 16384 };
 
@@ -27,13 +27,13 @@ static void fail(void)
 static double decode_s(struct session *session, uint32_t slot, uint32_t count)
 {
     static struct session_token tokens[BATCH_MAX];
-    double start_s = bench_now_s();
+    double start_s = host_probe_now_s();
 
     for (uint32_t i = 0; i < count; i++)
         tokens[i] = (struct session_token){(i * 7919 + 11) % 30000, slot, i + 1 == count};
     if (session_decode(session, tokens, count, &err) != 0)
         fail();
-    return bench_now_s() - start_s;
+    return host_probe_now_s() - start_s;
 }
 
 static struct plan plan_of(char **argv, uint32_t ubatch)
@@ -81,7 +81,7 @@ int main(int argc, char **argv)
     }
     depth = (uint32_t)atoi(argv[4]);
     ubatch = argc > 6 ? (uint32_t)atoi(argv[6]) : PROMPT;
-    start_s = bench_now_s();
+    start_s = host_probe_now_s();
     machine = machine_compose(gpus, (size_t)atoi(argv[3]), &err);
     if (machine == NULL || source_open(&source, argv[1], 1, &err) != 0)
         fail();
@@ -96,7 +96,7 @@ int main(int argc, char **argv)
         fail();
     decode_s(session, 0, PROMPT);
     decode_s(session, 0, 1);
-    fprintf(stderr, "  (set up in %.1f s)\n", bench_now_s() - start_s);
+    fprintf(stderr, "  (set up in %.1f s)\n", host_probe_now_s() - start_s);
     for (uint32_t done = 0; done < depth; done += ubatch)
         decode_s(session, 1, depth - done < ubatch ? depth - done : ubatch);
     for (int i = 0; i < 2; i++) {

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/host_probe.h"
 #include "ref/session.h"
 #include "ref/source.h"
-#include "tests/bench_memory.h"
 
 #define MODEL "llama-2-7b:Q8_0"
 
@@ -20,8 +20,8 @@ static double read_s(struct weights *weights, const struct model *model, int64_t
     double sum_s = 0;
 
     for (size_t i = 0; i < model->tensor_count; i++)
-        sum_s +=
-            bench_memory_read_s(weights_tensor(weights, i, NULL), model->tensors[i].bytes, streams);
+        sum_s += host_probe_read_s(weights_tensor(weights, i, NULL), model->tensors[i].bytes,
+                                   streams, false);
     return sum_s;
 }
 
@@ -82,12 +82,12 @@ int main(int argc, char **argv)
             fail(&err);
         for (int round = 0; round < WARM_UP + ROUNDS; round++) {
             struct session_token token = {(uint32_t)round, 0, true};
-            double start_s = bench_now_s();
+            double start_s = host_probe_now_s();
 
             if (session_decode(session, &token, 1, &err) != 0)
                 fail(&err);
-            if (round >= WARM_UP && bench_now_s() - start_s < best_s)
-                best_s = bench_now_s() - start_s;
+            if (round >= WARM_UP && host_probe_now_s() - start_s < best_s)
+                best_s = host_probe_now_s() - start_s;
         }
         printf("| %-7s | %9.1f | %6.1f | %16.2f |\n", variants[v], best_s * 1e3,
                bytes / best_s / 1e9,

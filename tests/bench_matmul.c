@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "ref/arith.h"
+#include "ref/host_probe.h"
 #include "ref/kernels.h"
-#include "tests/bench_memory.h"
 
 #define ROUNDS 6
 #define COLUMNS 4096
@@ -54,23 +54,23 @@ static double one_token_s(const struct ref_kernels *kernels, enum tensor_type ty
 {
     struct matmul matmul = matmul_of(type, operands->weights);
     uint64_t bytes = ROWS * matmul.row_bytes, products = WORKING_SET_BYTES / bytes;
-    double start_s = bench_now_s();
+    double start_s = host_probe_now_s();
 
     for (uint64_t product = 0; product < products; product++) {
         matmul.weight = operands->weights + product * bytes;
         kernels->matmul(&matmul, operands->x, NULL, 1, operands->sums, ROWS);
     }
-    return (bench_now_s() - start_s) / (double)products;
+    return (host_probe_now_s() - start_s) / (double)products;
 }
 
 static double many_tokens_s(const struct ref_kernels *kernels, enum tensor_type type,
                             const struct operands *operands)
 {
     struct matmul matmul = matmul_of(type, operands->weights);
-    double start_s = bench_now_s();
+    double start_s = host_probe_now_s();
 
     kernels->matmul(&matmul, operands->x, NULL, TOKENS_MAX, operands->sums, ROWS);
-    return bench_now_s() - start_s;
+    return host_probe_now_s() - start_s;
 }
 
 static double least(double a, double b)
@@ -89,7 +89,7 @@ static void print_type(const struct ref_kernels *kernels, size_t t, const struct
         const uint64_t *words = (const uint64_t *)(const void *)operands->weights;
 
         memory_s =
-            least(memory_s, bench_memory_read_s(words, WORKING_SET_BYTES, streams[round % 3]));
+            least(memory_s, host_probe_read_s(words, WORKING_SET_BYTES, streams[round % 3], false));
         one_s = least(one_s, one_token_s(kernels, type, operands));
     }
 
