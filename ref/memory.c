@@ -130,14 +130,3 @@ void memory_forget(struct memory *memory, struct program_operand operand, int la
 {
     forget(value_at(memory, operand, layer));
 }
-
-void memory_clear_layers(struct memory *memory)
-{
-    for (uint32_t s = 0; s <= memory->device_count; s++)
-        for (size_t i = 0; i < (size_t)memory->layer_count * OP_VALUE_COUNT; i++) {
-            struct value *value = &memory->spaces[s].layered[i];
-
-            if (value->size > 0)
-                memset(value->bytes, 0, value->size);
-        }
-}

@@ -38,7 +38,4 @@ void memory_forget_step(struct memory *memory);
 /** Forgets one value. */
 void memory_forget(struct memory *memory, struct program_operand operand, int layer);
 
-/** Makes all layered values zero, as before the first step. */
-void memory_clear_layers(struct memory *memory);
-
 #endif

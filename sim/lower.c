@@ -49,17 +49,6 @@ uint32_t lower_add(struct lowering *lowering, struct program_task task)
     return (uint32_t)program->task_count++;
 }
 
-void lower_attach_ops(struct lowering *lowering)
-{
-    struct program *program = lowering->program;
-
-    if (lowering->failed)
-        return;
-    program->tasks[program->task_count - 1].op_count +=
-        (uint32_t)(program->op_count - lowering->op_pending);
-    lowering->op_pending = program->op_count;
-}
-
 void lower_depend(struct lowering *lowering, uint32_t on)
 {
     struct program *program = lowering->program;

@@ -53,9 +53,6 @@ struct lowering {
  */
 uint32_t lower_add(struct lowering *lowering, struct program_task task);
 
-/** The operations that wait for a task become part of the task appended last. */
-void lower_attach_ops(struct lowering *lowering);
-
 /** Makes the task appended last depend on an earlier one. */
 void lower_depend(struct lowering *lowering, uint32_t on);
 
