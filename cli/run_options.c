@@ -21,7 +21,7 @@ static void print_help(void)
         "devices would make, each in a memory of its own. Prints the tokens and a checksum of\n"
         "the logits that they were chosen from, which no plan changes: docs/arithmetic.md.\n"
         "MODEL is a GGUF file, one of the small models ('lopside synth' lists them) or a model\n"
-        "of the catalogue; models without a file get synthetic weights. No GPU is used. Without\n"
+        "of the catalogue; models without a file get synthetic weights. Without\n"
         "--machine and --gpu the plan stands on as many \"" DEFAULT_GPU "\" as -ts, -as, -fer or "
         "-dev\n"
         "name, or on one; the machine decides about default shares only.\n\n"
