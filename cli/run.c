@@ -9,10 +9,10 @@
 
 #include "cli/rule_warnings.h"
 #include "cli/run_options.h"
+#include "ref/nextn.h"
 #include "ref/record.h"
 #include "ref/shape.h"
 #include "ref/source.h"
-#include "sim/draft.h"
 
 /* What one call works on; members are owned. */
 struct execution {
@@ -22,11 +22,7 @@ struct execution {
     struct placement *placement;
     const struct ref_kernels *kernels; /* borrowed */
     struct session *session;
-    /* the model's own block as a drafter */
-    struct draft draft;
-    struct placement *draft_placement;
-    struct weights *draft_weights;
-    struct session *draft_session;
+    struct nextn nextn; /* the model's own block as a drafter */
     struct run_prompts prompts;
     struct generate_slot *slots;
     uint32_t slot_count;
@@ -47,10 +43,7 @@ static void close_execution(struct execution *x)
     free(x->slots);
     run_prompts_close(&x->prompts);
     session_free(x->session);
-    session_free(x->draft_session);
-    weights_free(x->draft_weights);
-    placement_free(x->draft_placement);
-    draft_close(&x->draft);
+    nextn_close(&x->nextn);
     placement_free(x->placement);
     free(x->backend.context);
     free(x->resident);
@@ -171,21 +164,14 @@ static int open_plan(struct execution *x, struct run_options *options, struct er
 
 static int open_drafter(struct execution *x, struct error *err)
 {
-    struct session_options options = {
-        .hidden = true, .undo_max = x->generate.draft_max, .open = x->backend.open};
+    struct session_options options = {.undo_max = x->generate.draft_max, .open = x->backend.open};
 
     if (x->generate.drafter != GENERATE_NEXTN)
         return 0;
-    if (draft_open(&x->draft, NULL, x->source.model, err) != 0)
+    if (nextn_open(&x->nextn, &x->source, x->placement, x->kernels, options, err) != 0)
         return -1;
-    x->draft_placement = draft_place(&x->draft, x->placement, err);
-    x->draft_weights = weights_nextn(x->draft.model, x->source.model, x->source.weights, err);
-    if (x->draft_placement == NULL || x->draft_weights == NULL)
-        return -1;
-    x->draft_session = session_new(x->draft_placement, x->draft_weights, &x->source.numbers,
-                                   x->kernels, options, err);
-    x->generate.nextn = x->draft_session;
-    return x->draft_session != NULL ? 0 : -1;
+    x->generate.nextn = x->nextn.session;
+    return 0;
 }
 
 static int open_sessions(struct execution *x, const struct run_options *options, struct error *err)

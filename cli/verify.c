@@ -261,16 +261,14 @@ struct outcome {
     uint64_t checksum;
 };
 
-/* Plans spread over the grid by a step that shares no factor with its size, so that few
- * plans see all values of every axis; the first plan among them. */
+/* Plans spread over the grid, the first one among them. */
 static size_t choose_plans(size_t most, size_t **indices)
 {
-    enum { STEP = 355 };
     size_t all = plan_grid_count(), count = most > 0 && most < all ? most : all;
 
     *indices = calloc(count, sizeof **indices);
     for (size_t i = 0; i < count && *indices != NULL; i++)
-        (*indices)[i] = i * STEP % all;
+        (*indices)[i] = i * PLAN_GRID_STEP % all;
     return *indices != NULL ? count : 0;
 }
 

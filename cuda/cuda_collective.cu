@@ -241,7 +241,7 @@ int cuda_reduce(struct cuda_executor *executor, const struct program_op *op,
                 const cudaStream_t *streams, bool beside, struct error *err)
 {
     uint64_t first = op->token_first * op->columns;
-    uint64_t n = cuda_rows(executor, op) * op->columns;
+    uint64_t n = layout_rows(executor->program, op) * op->columns;
     struct cuda_members members;
 
     if (executor->gpu_count > 1)

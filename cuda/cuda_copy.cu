@@ -73,7 +73,7 @@ static int copy_rows(struct cuda_executor *executor, const struct program_op *op
 static int copy_whole(struct cuda_executor *executor, const struct program_op *op,
                       cudaStream_t stream, struct error *err)
 {
-    const struct interpret_room *room = &executor->room;
+    const struct layout_room *room = &executor->room;
     size_t bytes = (size_t)room->sequences * room->positions * sizeof(int32_t);
     const char *in;
     char *out;
@@ -93,18 +93,20 @@ static int copy_whole(struct cuda_executor *executor, const struct program_op *o
 static int copy_cells(struct cuda_executor *executor, const struct program_op *op,
                       cudaStream_t stream, struct error *err)
 {
-    const struct interpret_room *room = &executor->room;
-    enum tensor_type type = cuda_cache_type(executor, op->a.value);
+    const struct layout_room *room = &executor->room;
+    enum tensor_type type = layout_cache_type(executor->placement, op->a.value);
     uint64_t from_row = tensor_type_row_bytes(type, op->from.row);
     uint64_t to_row = tensor_type_row_bytes(type, op->to.row);
     uint64_t width = tensor_type_row_bytes(type, op->width);
-    size_t from_bytes = cuda_cache_bytes(executor, op->a.value, op->sliding, op->from.row);
+    size_t from_bytes = layout_cache_bytes(executor->placement, &executor->room, op->a.value,
+                                           op->sliding, op->from.row);
     /* A window that is sent ahead may leave before the first rows came. */
     char *in = (char *)reserve(executor, op->a, op->layer, from_bytes, err);
     char *out = in != nullptr
-                    ? (char *)reserve(
-                          executor, op->out, op->layer,
-                          cuda_cache_bytes(executor, op->out.value, op->sliding, op->to.row), err)
+                    ? (char *)reserve(executor, op->out, op->layer,
+                                      layout_cache_bytes(executor->placement, &executor->room,
+                                                         op->out.value, op->sliding, op->to.row),
+                                      err)
                     : nullptr;
 
     if (out == nullptr)
@@ -122,28 +124,20 @@ static int copy_cells(struct cuda_executor *executor, const struct program_op *o
     return 0;
 }
 
-static size_t element_bytes(unsigned value)
-{
-    if (value == OP_VALUE_SUMS)
-        return sizeof(int64_t);
-    return value == OP_VALUE_ROUTE ? sizeof(struct program_route) : sizeof(float);
-}
-
 int cuda_copy(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
               struct error *err)
 {
-    size_t size = element_bytes(op->a.value);
-    uint64_t rows = cuda_rows(executor, op);
+    size_t size = layout_element_bytes(op->a.value);
+    uint64_t rows = layout_rows(executor->program, op);
     const char *in;
     char *out;
 
     if (op->width == 0)
         return copy_whole(executor, op, stream, err);
-    if (op->a.value == OP_VALUE_CACHE_K || op->a.value == OP_VALUE_CACHE_V ||
-        op->a.value == OP_VALUE_WINDOW_K || op->a.value == OP_VALUE_WINDOW_V)
+    if (layout_is_cache(op->a.value))
         return copy_cells(executor, op, stream, err);
     if (op->a.value == OP_VALUE_STATE || op->a.value == OP_VALUE_CONV) {
-        rows = cuda_state_rows(executor, op->a.value, op->layer);
+        rows = layout_state_rows(executor->model, &executor->room, op->a.value, op->layer);
         /* Before the first step the host's state is not there yet; it is zero. */
         if (op->a.space == PROGRAM_AT_HOST &&
             reserve(executor, op->a, op->layer, rows * op->from.row * size, err) == nullptr)

@@ -397,7 +397,7 @@ static void forget_visitors(struct cuda_executor *executor)
     const struct placement *placement = executor->placement;
 
     for (uint32_t layer = 0; layer < executor->model->n_layer; layer++) {
-        if (placement->recurrent_on_device && placement->owner[layer] >= 0)
+        if (!placement_has_state_on_host(placement, layer))
             continue;
         for (uint32_t d = 0; d < placement->device_count; d++) {
             struct program_operand state = {};

@@ -79,7 +79,7 @@ static int give(struct cuda_executor *executor, enum op_value value, uint8_t slo
 
 int cuda_lockstep_begin(struct cuda_executor *executor, struct error *err)
 {
-    const struct interpret_room *room = &executor->room;
+    const struct layout_room *room = &executor->room;
     uint32_t tokens = executor->program->tokens;
     size_t cells = (size_t)room->sequences * room->positions * sizeof(int32_t);
 

@@ -9,13 +9,6 @@ extern "C" {
 
 /* ---- operands ---- */
 
-uint32_t cuda_rows(const struct cuda_executor *executor, const struct program_op *op)
-{
-    if (op->outputs)
-        return executor->program->outputs;
-    return op->tokens > 0 ? op->tokens : executor->program->tokens;
-}
-
 static float *in(struct cuda_executor *executor, const struct program_op *op,
                  struct program_operand operand, uint64_t values, struct error *err)
 {
@@ -52,30 +45,6 @@ static const struct program_token *host_tokens(struct cuda_executor *executor, s
     return (const struct program_token *)memory_find(
         interpreter_memory(executor->host), tokens, -1,
         executor->program->tokens * sizeof(struct program_token), err);
-}
-
-enum tensor_type cuda_cache_type(const struct cuda_executor *executor, unsigned value)
-{
-    const struct plan *plan = &executor->placement->plan;
-
-    return value == OP_VALUE_CACHE_K || value == OP_VALUE_WINDOW_K ? plan->type_k : plan->type_v;
-}
-
-size_t cuda_cache_bytes(const struct cuda_executor *executor, unsigned value, bool sliding,
-                        uint64_t row_values)
-{
-    const struct interpret_room *room = &executor->room;
-
-    return (size_t)room->streams * room->cells[sliding] *
-           tensor_type_row_bytes(cuda_cache_type(executor, value), row_values);
-}
-
-uint64_t cuda_state_rows(const struct cuda_executor *executor, unsigned value, int layer)
-{
-    uint64_t rows = (uint64_t)executor->room.sequences * executor->room.planes;
-
-    return value == OP_VALUE_CONV ? rows * (executor->model->layers[layer].gdn_conv_kernel - 1)
-                                  : rows;
 }
 
 int64_t *cuda_sums_out(struct cuda_executor *executor, struct program_operand operand,
@@ -146,7 +115,7 @@ static const float *role_tensor(struct cuda_executor *executor, const struct pro
 static int norm(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
                 struct error *err)
 {
-    uint64_t rows = cuda_rows(executor, op) * op->rows;
+    uint64_t rows = layout_rows(executor->program, op) * op->rows;
     const float *x = in(executor, op, op->a, rows * op->columns, err);
     float *y = out(executor, op, op->out, rows * op->columns, err);
     const float *weight = nullptr;
@@ -165,7 +134,7 @@ static int norm(struct cuda_executor *executor, const struct program_op *op, cud
 static int elementwise(struct cuda_executor *executor, const struct program_op *op,
                        cudaStream_t stream, struct error *err)
 {
-    uint64_t rows = cuda_rows(executor, op) * (op->rows > 1 ? op->rows : 1);
+    uint64_t rows = layout_rows(executor->program, op) * (op->rows > 1 ? op->rows : 1);
     uint64_t first = op->token_first * op->columns, n = rows * op->columns;
     const struct numbers *numbers = executor->numbers;
     const float *a = in(executor, op, op->a, first + n, err), *b = nullptr;
@@ -199,7 +168,7 @@ static int elementwise(struct cuda_executor *executor, const struct program_op *
 static int scale(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
                  struct error *err)
 {
-    uint64_t n = op->columns, rows = cuda_rows(executor, op);
+    uint64_t n = op->columns, rows = layout_rows(executor->program, op);
     const float *x = in(executor, op, op->a, rows * n, err);
     float *y = out(executor, op, op->out, rows * n, err);
     const float *factors = f32_tensor(executor, op, op->tensor, err);
@@ -213,7 +182,8 @@ static int scale(struct cuda_executor *executor, const struct program_op *op, cu
 static int norm_gate(struct cuda_executor *executor, const struct program_op *op,
                      cudaStream_t stream, struct error *err)
 {
-    uint64_t rows = (uint64_t)cuda_rows(executor, op) * op->heads, n = rows * op->columns;
+    uint64_t rows = (uint64_t)layout_rows(executor->program, op) * op->heads,
+             n = rows * op->columns;
     const float *x = in(executor, op, op->a, n, err);
     const float *gate = in(executor, op, op->b, n, err);
     float *y = out(executor, op, op->out, n, err);
@@ -228,7 +198,7 @@ static int norm_gate(struct cuda_executor *executor, const struct program_op *op
 static int split_gate(struct cuda_executor *executor, const struct program_op *op,
                       cudaStream_t stream, struct error *err)
 {
-    uint64_t heads = (uint64_t)cuda_rows(executor, op) * op->heads, n = op->columns;
+    uint64_t heads = (uint64_t)layout_rows(executor->program, op) * op->heads, n = op->columns;
     const float *x = in(executor, op, op->a, 2 * heads * n, err);
     float *query = out(executor, op, op->out, heads * n, err);
     float *gate = out(executor, op, op->out2, heads * n, err);
@@ -260,7 +230,7 @@ static int select_rows(struct cuda_executor *executor, const struct program_op *
 static int finish(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
                   struct error *err)
 {
-    uint64_t n = cuda_rows(executor, op) * op->columns;
+    uint64_t n = layout_rows(executor->program, op) * op->columns;
     const int64_t *sums = (const int64_t *)cuda_memory_find(executor->memory, op->a, op->layer,
                                                             n * sizeof *sums, err);
     float *y = out(executor, op, op->out, n, err);
@@ -335,7 +305,7 @@ static int matmul_op(struct cuda_executor *executor, const struct program_op *op
 {
     struct cuda_product product = {};
 
-    product.tokens = cuda_rows(executor, op);
+    product.tokens = layout_rows(executor->program, op);
     product.x_divide = 1;
     product.weight = weight_of(executor, op, err);
     product.x =
@@ -352,7 +322,7 @@ static int partial(struct cuda_executor *executor, const struct program_op *op, 
 {
     struct cuda_product product = {};
 
-    product.tokens = cuda_rows(executor, op);
+    product.tokens = layout_rows(executor->program, op);
     product.x_divide = 1;
     product.weight = weight_of(executor, op, err);
     product.x = in(executor, op, op->a, (op->token_first + product.tokens) * op->columns, err);
@@ -440,7 +410,7 @@ static int shared_gate(struct cuda_executor *executor, const struct program_op *
     char *scratch;
 
     all.axis = 1;
-    product.tokens = cuda_rows(executor, op);
+    product.tokens = layout_rows(executor->program, op);
     product.x_divide = 1;
     product.weight = cuda_weights_part(executor->weights, op->out.space, op->tensor, all, 1, err);
     product.x = in(executor, op, op->b, product.tokens * n, err);
@@ -488,14 +458,6 @@ static int route(struct cuda_executor *executor, const struct program_op *op, cu
 
 /* ---- rotary embedding and caches ---- */
 
-static uint32_t turned_values(const struct cuda_executor *executor, const struct program_op *op)
-{
-    uint32_t turned =
-        op->sliding ? executor->numbers->rope_dim_sliding : executor->numbers->rope_dim;
-
-    return turned > 0 && turned < op->columns ? turned : (uint32_t)op->columns;
-}
-
 /* base^(-2 i / turned), divided by the model's own factors: computed once for a GPU. */
 static int make_frequencies(struct cuda_executor *executor, const struct program_op *op,
                             struct cuda_frequencies *made, struct weights *weights,
@@ -538,7 +500,7 @@ static const double *frequencies_of(struct cuda_executor *executor, const struct
 
     wanted.gpu = executor->device_gpus[op->out.space];
     wanted.sliding = op->sliding;
-    wanted.turned = turned_values(executor, op);
+    wanted.turned = layout_turned(executor->numbers, op);
     wanted.tensor = op->tensor;
     for (uint32_t i = 0; i < executor->frequency_count; i++) {
         const struct cuda_frequencies *have = &executor->frequencies[i];
@@ -570,7 +532,7 @@ static int rope_op(struct cuda_executor *executor, const struct program_op *op, 
     rope.token_count = executor->program->tokens;
     rope.heads = op->heads;
     rope.dim = (uint32_t)op->columns;
-    rope.turned = turned_values(executor, op);
+    rope.turned = layout_turned(executor->numbers, op);
     rope.halves = executor->numbers->rope == NUMBERS_ROPE_HALVES;
     x = in(executor, op, op->a, (uint64_t)rope.token_count * op->heads * op->columns, err);
     if (rope.tokens == nullptr || x == nullptr)
@@ -596,7 +558,7 @@ static int store_op(struct cuda_executor *executor, const struct program_op *op,
     const float *x;
     void *cache;
 
-    store.type = cuda_cache_type(executor, op->out.value);
+    store.type = layout_cache_type(executor->placement, op->out.value);
     store.tokens = tokens_of(executor, op, err);
     store.token_count = executor->program->tokens;
     store.sliding = op->sliding;
@@ -604,9 +566,10 @@ static int store_op(struct cuda_executor *executor, const struct program_op *op,
     store.row = op->row_heads * op->columns;
     store.first = op->kv_first * op->columns;
     x = in(executor, op, op->a, store.token_count * store.width, err);
-    cache =
-        cuda_memory_reserve(executor->memory, op->out, op->layer,
-                            cuda_cache_bytes(executor, op->out.value, op->sliding, store.row), err);
+    cache = cuda_memory_reserve(executor->memory, op->out, op->layer,
+                                layout_cache_bytes(executor->placement, &executor->room,
+                                                   op->out.value, op->sliding, store.row),
+                                err);
     if (store.tokens == nullptr || x == nullptr || cache == nullptr ||
         check_blocks(op, store.type, err) != 0)
         return -1;
@@ -616,11 +579,11 @@ static int store_op(struct cuda_executor *executor, const struct program_op *op,
 static int shift_op(struct cuda_executor *executor, const struct program_op *op,
                     cudaStream_t stream, struct error *err)
 {
-    const struct interpret_room *room = &executor->room;
+    const struct layout_room *room = &executor->room;
     struct cuda_shift shift = {};
     void *cache;
 
-    shift.type = cuda_cache_type(executor, op->out.value);
+    shift.type = layout_cache_type(executor->placement, op->out.value);
     shift.rows = (uint64_t)room->streams * room->cells[op->sliding];
     shift.shifts = (const uint32_t *)cuda_memory_find(executor->memory, op->a, -1,
                                                       shift.rows * sizeof(uint32_t), err);
@@ -628,11 +591,12 @@ static int shift_op(struct cuda_executor *executor, const struct program_op *op,
     shift.first = op->kv_first * op->columns;
     shift.heads = op->kv_heads;
     shift.dim = (uint32_t)op->columns;
-    shift.turned = turned_values(executor, op);
+    shift.turned = layout_turned(executor->numbers, op);
     shift.halves = executor->numbers->rope == NUMBERS_ROPE_HALVES;
-    cache =
-        cuda_memory_reserve(executor->memory, op->out, op->layer,
-                            cuda_cache_bytes(executor, op->out.value, op->sliding, shift.row), err);
+    cache = cuda_memory_reserve(executor->memory, op->out, op->layer,
+                                layout_cache_bytes(executor->placement, &executor->room,
+                                                   op->out.value, op->sliding, shift.row),
+                                err);
     if (shift.shifts == nullptr || cache == nullptr || check_blocks(op, shift.type, err) != 0)
         return -1;
     shift.frequencies = frequencies_of(executor, op, err);
@@ -655,8 +619,7 @@ uint32_t cuda_attend_chunks_of(struct cuda_executor *executor, bool sliding)
 static int attend_op(struct cuda_executor *executor, const struct program_op *op,
                      cudaStream_t stream, struct error *err)
 {
-    const struct interpret_room *room = &executor->room;
-    const struct numbers *numbers = executor->numbers;
+    const struct layout_room *room = &executor->room;
     const struct program_token *known = host_tokens(executor, err);
     struct program_operand cells = {};
     struct attend attend = {};
@@ -681,15 +644,18 @@ static int attend_op(struct cuda_executor *executor, const struct program_op *op
     attend.kv_first = op->kv_first;
     attend.positions = room->positions;
     attend.window = executor->model->layers[op->layer].window;
-    attend.scale =
-        numbers->attention_scale > 0 ? numbers->attention_scale : arith_rsqrt((float)op->columns);
+    attend.scale = layout_attention_scale(executor->numbers, op->columns);
     y = out(executor, op, op->out, rows * op->rows, err);
-    attend.cache_k = cuda_memory_find(
-        executor->memory, op->b, op->layer,
-        cuda_cache_bytes(executor, op->b.value, op->sliding, op->row_heads * op->columns), err);
-    attend.cache_v = cuda_memory_find(
-        executor->memory, op->c, op->layer,
-        cuda_cache_bytes(executor, op->c.value, op->sliding, op->row_heads * op->rows), err);
+    attend.cache_k =
+        cuda_memory_find(executor->memory, op->b, op->layer,
+                         layout_cache_bytes(executor->placement, &executor->room, op->b.value,
+                                            op->sliding, op->row_heads * op->columns),
+                         err);
+    attend.cache_v =
+        cuda_memory_find(executor->memory, op->c, op->layer,
+                         layout_cache_bytes(executor->placement, &executor->room, op->c.value,
+                                            op->sliding, op->row_heads * op->rows),
+                         err);
     attend.cells = (const int32_t *)cuda_memory_find(
         executor->memory, cells, -1, (uint64_t)room->sequences * room->positions * sizeof(int32_t),
         err);
@@ -709,7 +675,7 @@ static int convolve_op(struct cuda_executor *executor, const struct program_op *
                        cudaStream_t stream, struct error *err)
 {
     const struct model_layer *l = &executor->model->layers[op->layer];
-    uint64_t rows = cuda_state_rows(executor, OP_VALUE_CONV, op->layer);
+    uint64_t rows = layout_state_rows(executor->model, &executor->room, OP_VALUE_CONV, op->layer);
     struct convolve convolve = {};
     float *x;
 
@@ -735,7 +701,9 @@ static int delta_op(struct cuda_executor *executor, const struct program_op *op,
 {
     const struct model_layer *l = &executor->model->layers[op->layer];
     uint64_t tokens = executor->program->tokens, n = op->columns;
-    uint64_t values = cuda_state_rows(executor, OP_VALUE_STATE, op->layer) * op->heads * n * n;
+    uint64_t values =
+        layout_state_rows(executor->model, &executor->room, OP_VALUE_STATE, op->layer) * op->heads *
+        n * n;
     struct cuda_delta_heads heads = {l->gdn_k_heads, op->slice.first, op->slice.count};
     struct delta delta = {};
     void *scratch;

@@ -64,7 +64,7 @@ struct cuda_executor {
     const struct placement *placement;
     const struct model *model;
     const struct numbers *numbers;
-    struct interpret_room room;
+    struct layout_room room;
     struct interpreter *host; /* computes what the host does, in its memory */
     struct weights *host_weights;
     int gpus[MACHINE_DEVICES_MAX];
@@ -128,12 +128,6 @@ uint32_t cuda_attend_chunks_of(struct cuda_executor *executor, bool sliding);
 /** Launches an operation of a device. @return 0, or -1 with `err` set */
 int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
                 struct error *err);
-
-uint32_t cuda_rows(const struct cuda_executor *executor, const struct program_op *op);
-size_t cuda_cache_bytes(const struct cuda_executor *executor, unsigned value, bool sliding,
-                        uint64_t row_values);
-uint64_t cuda_state_rows(const struct cuda_executor *executor, unsigned value, int layer);
-enum tensor_type cuda_cache_type(const struct cuda_executor *executor, unsigned value);
 
 /** Sums of all tokens, on a device. */
 int64_t *cuda_sums_out(struct cuda_executor *executor, struct program_operand operand,

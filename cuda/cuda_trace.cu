@@ -3,9 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cuda/cuda_check.h"
+
+extern "C" {
+#include "ref/host_probe.h"
+}
 
 namespace
 {
@@ -20,14 +23,6 @@ struct pool {
     cudaEvent_t *events;
     size_t used, count;
 };
-
-double now_s()
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 } /* namespace */
 
@@ -127,7 +122,7 @@ int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, st
             cuda_check(cudaEventSynchronize(trace->bases[g]), "cudaEventSynchronize", err) != 0)
             return -1;
     }
-    trace->base_s = now_s();
+    trace->base_s = host_probe_now_s();
     return 0;
 }
 
@@ -138,7 +133,7 @@ int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_
 
     stamp->gpu = gpu;
     if (gpu < 0) {
-        stamp->begin_s = now_s();
+        stamp->begin_s = host_probe_now_s();
         return 0;
     }
     if (take(trace, gpu, &stamp->begin, err) != 0)
@@ -152,32 +147,12 @@ int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t
     struct stamp *stamp = &trace->stamps[task];
 
     if (gpu < 0) {
-        stamp->end_s = now_s();
+        stamp->end_s = host_probe_now_s();
         return 0;
     }
     if (take(trace, gpu, &stamp->end, err) != 0)
         return -1;
     return cuda_check(cudaEventRecord(stamp->end, stream), "cudaEventRecord", err);
-}
-
-static void queue_name(const struct program *program, const struct program_task *task, char *text,
-                       size_t size)
-{
-    const struct placement *placement = program->placement;
-    const char *device =
-        task->device >= 0 ? placement->machine->devices[placement->devices[task->device]].name : "";
-    enum task_class kind = program_task_class(task->kind);
-
-    if (task->device < 0)
-        snprintf(text, size, "host");
-    else if (kind == TASK_CLASS_COLLECTIVE)
-        snprintf(text, size, "all devices");
-    else if ((task->queues >> program_queue_copy_in((uint32_t)task->device) & 1) != 0)
-        snprintf(text, size, "%s copy in", device);
-    else if ((task->queues >> program_queue_copy_out((uint32_t)task->device) & 1) != 0)
-        snprintf(text, size, "%s copy out", device);
-    else
-        snprintf(text, size, "%s", device);
 }
 
 int cuda_trace_end(struct cuda_trace *trace, struct error *err)
@@ -204,7 +179,7 @@ int cuda_trace_end(struct cuda_trace *trace, struct error *err)
             begin_us = begin_ms * 1e3;
             end_us = end_ms * 1e3;
         }
-        queue_name(program, task, queue, sizeof queue);
+        program_queue_name(task, program->placement, queue, sizeof queue);
         fprintf(trace->file,
                 "{\"step\": %u, \"task\": %zu, \"kind\": \"%s\", \"queue\": \"%s\", \"layer\": %d",
                 trace->step, i, program_task_name(task->kind), queue, task->layer);

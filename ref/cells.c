@@ -6,6 +6,7 @@
 struct cells {
     uint32_t sequences, streams, per_stream, positions, window;
     bool *taken;    /* (streams, per_stream) */
+    size_t *lowest; /* (streams): no cell before it is free */
     int32_t *table; /* (sequences, positions) */
 };
 
@@ -17,13 +18,20 @@ struct cells *cells_new(uint32_t sequences, uint32_t streams, uint32_t per_strea
 
     if (cells == NULL)
         goto no_memory;
-    *cells = (struct cells){sequences, streams, per_stream, positions, window, NULL, NULL};
+    *cells = (struct cells){.sequences = sequences,
+                            .streams = streams,
+                            .per_stream = per_stream,
+                            .positions = positions,
+                            .window = window};
+    cells->lowest = calloc((size_t)streams + 1, sizeof *cells->lowest);
     cells->taken = calloc((size_t)streams * per_stream + 1, sizeof *cells->taken);
     cells->table = malloc((entries + 1) * sizeof *cells->table);
-    if (cells->taken == NULL || cells->table == NULL)
+    if (cells->lowest == NULL || cells->taken == NULL || cells->table == NULL)
         goto no_memory;
     for (size_t i = 0; i < entries; i++)
         cells->table[i] = -1;
+    for (uint32_t stream = 0; stream < streams; stream++)
+        cells->lowest[stream] = (size_t)stream * per_stream;
     return cells;
 
 no_memory:
@@ -36,6 +44,7 @@ void cells_free(struct cells *cells)
 {
     if (cells == NULL)
         return;
+    free(cells->lowest);
     free(cells->taken);
     free(cells->table);
     free(cells);
@@ -48,8 +57,13 @@ static int32_t *row_of(const struct cells *cells, uint32_t sequence)
 
 static void release(struct cells *cells, int32_t *entry)
 {
-    if (*entry >= 0)
+    if (*entry >= 0) {
+        size_t *lowest = &cells->lowest[(size_t)*entry / cells->per_stream];
+
         cells->taken[*entry] = false;
+        if ((size_t)*entry < *lowest)
+            *lowest = (size_t)*entry;
+    }
     *entry = -1;
 }
 
@@ -66,17 +80,18 @@ void cells_release(struct cells *cells, uint32_t sequence, uint32_t first)
 int64_t cells_take(struct cells *cells, uint32_t sequence, uint32_t position)
 {
     uint32_t stream = cells->streams > 1 ? sequence : 0;
-    size_t first = (size_t)stream * cells->per_stream;
+    size_t end = ((size_t)stream + 1) * cells->per_stream, cell = cells->lowest[stream];
 
     if (position >= cells->positions)
         return -1;
-    for (size_t cell = first; cell < first + cells->per_stream; cell++)
-        if (!cells->taken[cell]) {
-            cells->taken[cell] = true;
-            row_of(cells, sequence)[position] = (int32_t)cell;
-            return (int64_t)cell;
-        }
-    return -1;
+    while (cell < end && cells->taken[cell])
+        cell++;
+    cells->lowest[stream] = cell;
+    if (cell == end)
+        return -1;
+    cells->taken[cell] = true;
+    row_of(cells, sequence)[position] = (int32_t)cell;
+    return (int64_t)cell;
 }
 
 void cells_truncate(struct cells *cells, uint32_t sequence, uint32_t first)

@@ -26,7 +26,7 @@ struct executor_setting {
     struct weights *weights;
     const struct numbers *numbers;
     const struct ref_kernels *kernels; /* for what the host computes */
-    struct interpret_room room;
+    struct layout_room room;
     enum interpret_fault fault;
 };
 

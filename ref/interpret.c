@@ -26,7 +26,7 @@ static int check_heads(const struct model *model, struct error *err)
 
 struct interpreter *interpreter_new(const struct placement *placement, struct weights *weights,
                                     const struct numbers *numbers,
-                                    const struct ref_kernels *kernels, struct interpret_room room,
+                                    const struct ref_kernels *kernels, struct layout_room room,
                                     struct error *err)
 {
     struct interpreter *interpreter;
@@ -79,13 +79,6 @@ struct memory *interpreter_memory(struct interpreter *interpreter)
 }
 
 /* ---- operands ---- */
-
-uint32_t interpret_rows(const struct interpreter *interpreter, const struct program_op *op)
-{
-    if (op->outputs)
-        return interpreter->program->outputs;
-    return op->tokens > 0 ? op->tokens : interpreter->program->tokens;
-}
 
 const float *interpret_in(const struct interpreter *interpreter, const struct program_op *op,
                           struct program_operand operand, uint64_t values, struct error *err)
@@ -205,7 +198,7 @@ static int embed(struct interpreter *interpreter, const struct program_op *op, s
 
 static int norm(struct interpreter *interpreter, const struct program_op *op, struct error *err)
 {
-    uint64_t rows = interpret_rows(interpreter, op) * op->rows;
+    uint64_t rows = layout_rows(interpreter->program, op) * op->rows;
     const float *in = interpret_in(interpreter, op, op->a, rows * op->columns, err);
     float *out = interpret_out(interpreter, op, op->out, rows * op->columns, err);
     const float *weight = NULL;
@@ -226,7 +219,7 @@ static int norm(struct interpreter *interpreter, const struct program_op *op, st
 static int elementwise(struct interpreter *interpreter, const struct program_op *op,
                        struct error *err)
 {
-    uint64_t rows = interpret_rows(interpreter, op) * (op->rows > 1 ? op->rows : 1);
+    uint64_t rows = layout_rows(interpreter->program, op) * (op->rows > 1 ? op->rows : 1);
     uint64_t first = op->token_first * op->columns, n = rows * op->columns;
     const struct ref_kernels *kernels = interpreter->kernels;
     const float *a = interpret_in(interpreter, op, op->a, first + n, err), *b = NULL;
@@ -264,7 +257,7 @@ static int elementwise(struct interpreter *interpreter, const struct program_op 
 /* One factor for all, or one a column times 1 / sqrt(columns). */
 static int scale(struct interpreter *interpreter, const struct program_op *op, struct error *err)
 {
-    uint64_t n = op->columns, rows = interpret_rows(interpreter, op);
+    uint64_t n = op->columns, rows = layout_rows(interpreter->program, op);
     const float *in = interpret_in(interpreter, op, op->a, rows * n, err);
     float *out = interpret_out(interpreter, op, op->out, rows * n, err);
     const float *factors = f32_tensor(interpreter, op, op->tensor, err);
@@ -281,7 +274,8 @@ static int scale(struct interpreter *interpreter, const struct program_op *op, s
 static int norm_gate(struct interpreter *interpreter, const struct program_op *op,
                      struct error *err)
 {
-    uint64_t rows = (uint64_t)interpret_rows(interpreter, op) * op->heads, n = rows * op->columns;
+    uint64_t rows = (uint64_t)layout_rows(interpreter->program, op) * op->heads,
+             n = rows * op->columns;
     const float *in = interpret_in(interpreter, op, op->a, n, err);
     const float *gate = interpret_in(interpreter, op, op->b, n, err);
     float *out = interpret_out(interpreter, op, op->out, n, err);
@@ -299,7 +293,7 @@ static int norm_gate(struct interpreter *interpreter, const struct program_op *o
 static int split_gate(struct interpreter *interpreter, const struct program_op *op,
                       struct error *err)
 {
-    uint64_t heads = (uint64_t)interpret_rows(interpreter, op) * op->heads, n = op->columns;
+    uint64_t heads = (uint64_t)layout_rows(interpreter->program, op) * op->heads, n = op->columns;
     const float *in = interpret_in(interpreter, op, op->a, 2 * heads * n, err);
     float *query = interpret_out(interpreter, op, op->out, heads * n, err);
     float *gate = interpret_out(interpreter, op, op->out2, heads * n, err);
@@ -395,8 +389,8 @@ static void show_op(const struct interpreter *interpreter, const struct program_
         size_t first = op->token_first * seen.width * sizeof(uint32_t);
         const char *output;
 
-        seen.rows =
-            op->kind == OP_SELECT ? interpreter->program->outputs : interpret_rows(interpreter, op);
+        seen.rows = op->kind == OP_SELECT ? interpreter->program->outputs
+                                          : layout_rows(interpreter->program, op);
         output = memory_find(interpreter->memory, op->out, op->layer,
                              first + seen.rows * seen.width * sizeof(uint32_t), &absent);
         seen.output = output != NULL ? output + first : NULL;
@@ -491,7 +485,7 @@ static void forget_visitors(struct interpreter *interpreter)
     const struct placement *placement = interpreter->placement;
 
     for (uint32_t layer = 0; layer < interpreter->model->n_layer; layer++) {
-        if (placement->recurrent_on_device && placement->owner[layer] >= 0)
+        if (!placement_has_state_on_host(placement, layer))
             continue;
         for (uint32_t d = 0; d < placement->device_count; d++) {
             struct program_operand state = {.value = OP_VALUE_STATE, .space = (int16_t)d};

@@ -4,6 +4,7 @@
 #define REF_INTERPRET_H
 
 #include "ref/kernels.h"
+#include "ref/layout.h"
 #include "ref/memory.h"
 #include "ref/numbers.h"
 #include "ref/weights.h"
@@ -14,15 +15,6 @@ enum interpret_fault {
     INTERPRET_SOUND,
     INTERPRET_FLOAT_SUMS,   /* sums over devices in fp32, one device after the other */
     INTERPRET_DEVICE_GROUPS /* groups are longer where a device's columns allow it */
-};
-
-/* Sizes of caches and tables; the same for every step. */
-struct interpret_room {
-    uint32_t sequences; /* slots */
-    uint32_t streams;   /* separate caches: 1 where sequences share one */
-    uint32_t cells[2];  /* of a stream: full windows, sliding windows */
-    uint32_t positions; /* that a sequence can reach */
-    uint32_t planes;    /* of recurrent states: 1, and 1 for each token that may be undone */
 };
 
 /* What a step's operations read beside values. */
@@ -38,7 +30,7 @@ struct interpreter; /* see interpret.c */
  */
 struct interpreter *interpreter_new(const struct placement *placement, struct weights *weights,
                                     const struct numbers *numbers,
-                                    const struct ref_kernels *kernels, struct interpret_room room,
+                                    const struct ref_kernels *kernels, struct layout_room room,
                                     struct error *err);
 void interpreter_free(struct interpreter *interpreter);
 

@@ -10,33 +10,19 @@
 
 static enum tensor_type cache_type(const struct interpreter *interpreter, unsigned value)
 {
-    const struct plan *plan = &interpreter->placement->plan;
-
-    return value == OP_VALUE_CACHE_K || value == OP_VALUE_WINDOW_K ? plan->type_k : plan->type_v;
+    return layout_cache_type(interpreter->placement, value);
 }
 
-static bool is_cache(unsigned value)
+static size_t cache_bytes(const struct interpreter *interpreter, unsigned value, bool sliding,
+                          uint64_t row_values)
 {
-    return value == OP_VALUE_CACHE_K || value == OP_VALUE_CACHE_V || value == OP_VALUE_WINDOW_K ||
-           value == OP_VALUE_WINDOW_V;
+    return layout_cache_bytes(interpreter->placement, &interpreter->room, value, sliding,
+                              row_values);
 }
 
-static uint64_t cache_bytes(const struct interpreter *interpreter, unsigned value, bool sliding,
-                            uint64_t row_values)
-{
-    const struct interpret_room *room = &interpreter->room;
-
-    return (uint64_t)room->streams * room->cells[sliding] *
-           tensor_type_row_bytes(cache_type(interpreter, value), row_values);
-}
-
-/* Rows of a recurrent value: sequences x planes, and taps of a convolution. */
 static uint64_t state_rows(const struct interpreter *interpreter, unsigned value, int layer)
 {
-    uint64_t rows = (uint64_t)interpreter->room.sequences * interpreter->room.planes;
-
-    return value == OP_VALUE_CONV ? rows * (interpreter->model->layers[layer].gdn_conv_kernel - 1)
-                                  : rows;
+    return layout_state_rows(interpreter->model, &interpreter->room, value, layer);
 }
 
 /* ---- rotary embedding ---- */
@@ -66,14 +52,6 @@ static int set_frequencies(struct interpreter *interpreter, const struct program
     return 0;
 }
 
-static uint32_t turned_values(const struct interpreter *interpreter, const struct program_op *op)
-{
-    uint32_t turned =
-        op->sliding ? interpreter->numbers->rope_dim_sliding : interpreter->numbers->rope_dim;
-
-    return turned > 0 && turned < op->columns ? turned : (uint32_t)op->columns;
-}
-
 int interpret_rope(struct interpreter *interpreter, const struct program_op *op, struct error *err)
 {
     uint32_t tokens = interpreter->program->tokens;
@@ -82,7 +60,7 @@ int interpret_rope(struct interpreter *interpreter, const struct program_op *op,
                         .token_count = tokens,
                         .heads = op->heads,
                         .dim = (uint32_t)op->columns,
-                        .turned = turned_values(interpreter, op),
+                        .turned = layout_turned(interpreter->numbers, op),
                         .halves = interpreter->numbers->rope == NUMBERS_ROPE_HALVES};
     float *x = memory_find(interpreter->memory, op->a, op->layer, n * sizeof *x, err);
 
@@ -140,7 +118,7 @@ static void load_row(enum tensor_type type, const char *row, uint64_t first, uin
  * and stored again. */
 int interpret_shift(struct interpreter *interpreter, const struct program_op *op, struct error *err)
 {
-    const struct interpret_room *room = &interpreter->room;
+    const struct layout_room *room = &interpreter->room;
     enum tensor_type type = cache_type(interpreter, op->out.value);
     uint64_t rows = (uint64_t)room->streams * room->cells[op->sliding];
     uint64_t width = op->row_heads * op->columns, part = op->kv_heads * op->columns;
@@ -153,7 +131,7 @@ int interpret_shift(struct interpreter *interpreter, const struct program_op *op
                         .token_count = 1,
                         .heads = op->kv_heads,
                         .dim = (uint32_t)op->columns,
-                        .turned = turned_values(interpreter, op),
+                        .turned = layout_turned(interpreter->numbers, op),
                         .halves = interpreter->numbers->rope == NUMBERS_ROPE_HALVES};
     float *values = calloc(part + 1, sizeof *values);
 
@@ -182,8 +160,7 @@ int interpret_shift(struct interpreter *interpreter, const struct program_op *op
 int interpret_attend(struct interpreter *interpreter, const struct program_op *op,
                      struct error *err)
 {
-    const struct interpret_room *room = &interpreter->room;
-    const struct numbers *numbers = interpreter->numbers;
+    const struct layout_room *room = &interpreter->room;
     const struct model_layer *l = &interpreter->model->layers[op->layer];
     struct program_operand cells = {
         .value = OP_VALUE_CELLS, .slot = op->sliding, .space = op->a.space};
@@ -201,9 +178,7 @@ int interpret_attend(struct interpreter *interpreter, const struct program_op *o
                             .kv_first = op->kv_first,
                             .positions = room->positions,
                             .window = l->window,
-                            .scale = numbers->attention_scale > 0
-                                         ? numbers->attention_scale
-                                         : arith_rsqrt((float)op->columns)};
+                            .scale = layout_attention_scale(interpreter->numbers, op->columns)};
     float *out = interpret_out(interpreter, op, op->out, rows * op->rows, err);
 
     attend.cache_k = memory_find(
@@ -308,7 +283,7 @@ int interpret_delta(struct interpreter *interpreter, const struct program_op *op
 static int copy_whole(struct interpreter *interpreter, const struct program_op *op,
                       struct error *err)
 {
-    const struct interpret_room *room = &interpreter->room;
+    const struct layout_room *room = &interpreter->room;
     size_t bytes = (size_t)room->sequences * room->positions * sizeof(int32_t);
     const void *in;
     void *out;
@@ -330,7 +305,7 @@ static int copy_whole(struct interpreter *interpreter, const struct program_op *
 static int copy_cells(struct interpreter *interpreter, const struct program_op *op,
                       struct error *err)
 {
-    const struct interpret_room *room = &interpreter->room;
+    const struct layout_room *room = &interpreter->room;
     enum tensor_type type = cache_type(interpreter, op->a.value);
     uint64_t from_row = tensor_type_row_bytes(type, op->from.row);
     uint64_t to_row = tensor_type_row_bytes(type, op->to.row);
@@ -357,23 +332,16 @@ static int copy_cells(struct interpreter *interpreter, const struct program_op *
     return 0;
 }
 
-static size_t element_bytes(unsigned value)
-{
-    if (value == OP_VALUE_SUMS)
-        return sizeof(int64_t);
-    return value == OP_VALUE_ROUTE ? sizeof(struct program_route) : sizeof(float);
-}
-
 int interpret_copy(struct interpreter *interpreter, const struct program_op *op, struct error *err)
 {
-    size_t size = element_bytes(op->a.value);
-    uint64_t rows = interpret_rows(interpreter, op);
+    size_t size = layout_element_bytes(op->a.value);
+    uint64_t rows = layout_rows(interpreter->program, op);
     const char *in;
     char *out;
 
     if (op->width == 0)
         return copy_whole(interpreter, op, err);
-    if (is_cache(op->a.value))
+    if (layout_is_cache(op->a.value))
         return copy_cells(interpreter, op, err);
     if (op->a.value == OP_VALUE_STATE || op->a.value == OP_VALUE_CONV) {
         rows = state_rows(interpreter, op->a.value, op->layer);

@@ -87,7 +87,7 @@ static int product(struct interpreter *interpreter, const struct program_op *op,
 int interpret_matmul(struct interpreter *interpreter, const struct program_op *op,
                      struct error *err)
 {
-    uint32_t tokens = interpret_rows(interpreter, op);
+    uint32_t tokens = layout_rows(interpreter->program, op);
     const struct model_tensor *tensor = &interpreter->model->tensors[op->tensor];
     const void *weight = interpret_tensor(interpreter, op, op->tensor, err);
     const float *in = interpret_in(interpreter, op, op->a, tokens * tensor->ne[0], err);
@@ -109,7 +109,7 @@ static int64_t *sums_out(struct interpreter *interpreter, const struct program_o
 int interpret_partial(struct interpreter *interpreter, const struct program_op *op,
                       struct error *err)
 {
-    uint32_t tokens = interpret_rows(interpreter, op);
+    uint32_t tokens = layout_rows(interpreter->program, op);
     const struct model_tensor *tensor = &interpreter->model->tensors[op->tensor];
     const void *weight = interpret_tensor(interpreter, op, op->tensor, err);
     const float *in =
@@ -272,7 +272,7 @@ int interpret_experts_partial(struct interpreter *interpreter, const struct prog
 int interpret_shared_gate(struct interpreter *interpreter, const struct program_op *op,
                           struct error *err)
 {
-    uint32_t tokens = interpret_rows(interpreter, op);
+    uint32_t tokens = layout_rows(interpreter->program, op);
     uint64_t n = op->columns;
     const struct model_tensor *tensor = &interpreter->model->tensors[op->tensor];
     const void *weight = interpret_tensor(interpreter, op, op->tensor, err);
@@ -371,7 +371,7 @@ int interpret_route(struct interpreter *interpreter, const struct program_op *op
 int interpret_finish(struct interpreter *interpreter, const struct program_op *op,
                      struct error *err)
 {
-    uint64_t n = interpret_rows(interpreter, op) * op->columns;
+    uint64_t n = layout_rows(interpreter->program, op) * op->columns;
     const int64_t *sums = memory_find(interpreter->memory, op->a, op->layer, n * sizeof *sums, err);
     float *out = interpret_out(interpreter, op, op->out, n, err);
 
@@ -394,7 +394,7 @@ int interpret_reduce(struct interpreter *interpreter, const struct program_op *o
 {
     uint32_t devices = interpreter->placement->device_count;
     uint64_t first = op->token_first * op->columns;
-    uint64_t n = interpret_rows(interpreter, op) * op->columns;
+    uint64_t n = layout_rows(interpreter->program, op) * op->columns;
     int64_t *total = new_sums(n, err);
     bool begun = false;
 

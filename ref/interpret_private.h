@@ -16,7 +16,7 @@ struct interpreter {
     const struct numbers *numbers;
     const struct ref_kernels *kernels;
     struct memory *memory;
-    struct interpret_room room;
+    struct layout_room room;
     struct interpret_step step;
     const struct program *program;
     struct staged staged[MACHINE_DEVICES_MAX];
@@ -26,9 +26,6 @@ struct interpreter {
     void *watch_context;
     uint64_t steps; /* programs that began */
 };
-
-/** Tokens or outputs that an operation covers, and the first of them. */
-uint32_t interpret_rows(const struct interpreter *interpreter, const struct program_op *op);
 
 /* Operands: f32 rows to read or to write; NULL with `err` set. */
 const float *interpret_in(const struct interpreter *interpreter, const struct program_op *op,

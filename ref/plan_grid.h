@@ -18,6 +18,10 @@ struct plan_grid_entry {
     char text[240];                          /* the flags of `lopside run` that give it */
 };
 
+/** From one plan to the next when few are to see all values of every axis: it shares no factor
+ * with the grid's size. */
+enum { PLAN_GRID_STEP = 355 };
+
 /** Plans of the grid for any model. */
 size_t plan_grid_count(void);
 

@@ -13,7 +13,7 @@ struct slot {
 struct session {
     const struct placement *placement;
     struct executor executor; /* self NULL: not open */
-    struct interpret_room room;
+    struct layout_room room;
     struct session_options options;
     struct cells *cells[2]; /* full windows, sliding windows; the latter NULL without any */
     struct slot *slots;
@@ -24,26 +24,20 @@ struct session {
     uint64_t steps;
 };
 
-static uint32_t pad256(uint64_t n)
-{
-    return (uint32_t)((n + 255) / 256 * 256);
-}
-
-static struct interpret_room room_of(const struct placement *placement,
-                                     struct session_options options)
+static struct layout_room room_of(const struct placement *placement, struct session_options options)
 {
     const struct plan *plan = &placement->plan;
     uint32_t window = model_widest_window(placement->model);
-    struct interpret_room room = {.sequences = plan->n_slots > 1 ? plan->n_slots : 1,
-                                  .positions = placement->n_ctx,
-                                  .planes = 1 + options.undo_max};
+    struct layout_room room = {.sequences = plan->n_slots > 1 ? plan->n_slots : 1,
+                               .positions = placement->n_ctx,
+                               .planes = 1 + options.undo_max};
     uint64_t sliding;
 
     room.streams = plan->kv_unified ? 1 : room.sequences;
     room.cells[0] = placement->n_ctx;
     sliding = (uint64_t)(window + options.undo_max) * (plan->kv_unified ? room.sequences : 1) +
               plan->n_ubatch;
-    room.cells[1] = pad256(sliding < placement->n_ctx ? sliding : placement->n_ctx);
+    room.cells[1] = plan_pad_cells(sliding < placement->n_ctx ? sliding : placement->n_ctx);
     return room;
 }
 
@@ -215,7 +209,7 @@ static int set_tokens(struct session *session, const struct session_token *token
 
 static uint32_t window_of(const struct session *session, int kind)
 {
-    uint32_t padded = pad256(cells_used(session->cells[kind]));
+    uint32_t padded = plan_pad_cells(cells_used(session->cells[kind]));
 
     return padded < session->room.cells[kind] ? padded : session->room.cells[kind];
 }
@@ -353,7 +347,7 @@ void session_undo(struct session *session, uint32_t slot, uint32_t count)
 static int set_shifts(struct session *session, int kind, uint32_t slot, uint32_t first,
                       uint32_t count, struct error *err)
 {
-    const struct interpret_room *room = &session->room;
+    const struct layout_room *room = &session->room;
     size_t rows = (size_t)room->streams * room->cells[kind];
     struct program_operand operand = {
         .value = OP_VALUE_SHIFTS, .slot = (uint8_t)kind, .space = PROGRAM_AT_HOST};

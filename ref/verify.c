@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/draft.h"
+#include "ref/nextn.h"
 
 enum { DRAFT_TOKENS = 3, PROMPT_STRIDE = 4096 };
 
@@ -23,21 +23,17 @@ struct verifying {
 
 /* Everything of one plan's run; members are owned. */
 struct run {
-    struct placement *placement, *drafter_placement;
-    struct session *session, *drafter_session;
-    struct draft draft;
-    struct weights *drafter_weights;
+    struct placement *placement;
+    struct session *session;
+    struct nextn nextn;
     struct generate_slot *slots;
 };
 
 static void close_run(struct run *run, uint32_t slots)
 {
     session_free(run->session);
-    session_free(run->drafter_session);
+    nextn_close(&run->nextn);
     placement_free(run->placement);
-    placement_free(run->drafter_placement);
-    weights_free(run->drafter_weights);
-    draft_close(&run->draft);
     if (run->slots != NULL)
         generate_free_slots(run->slots, slots);
     free(run->slots);
@@ -50,25 +46,6 @@ static uint32_t context_of(const struct verify_job *job)
     for (uint32_t slot = 0; slot < job->slots; slot++)
         sum += job->prompt_lengths[slot] + job->tokens + DRAFT_TOKENS + 1;
     return sum;
-}
-
-static int open_drafter(struct run *run, const struct verify_job *job, struct error *err)
-{
-    struct session_options options = {.hidden = true,
-                                      .undo_max = DRAFT_TOKENS,
-                                      .open = job->open,
-                                      .open_context = job->open_context};
-
-    if (draft_open(&run->draft, NULL, job->source->model, err) != 0)
-        return -1;
-    run->drafter_placement = draft_place(&run->draft, run->placement, err);
-    run->drafter_weights =
-        weights_nextn(run->draft.model, job->source->model, job->source->weights, err);
-    if (run->drafter_placement == NULL || run->drafter_weights == NULL)
-        return -1;
-    run->drafter_session = session_new(run->drafter_placement, run->drafter_weights,
-                                       &job->source->numbers, job->kernels, options, err);
-    return run->drafter_session != NULL ? 0 : -1;
 }
 
 static int open_run(struct run *run, const struct verifying *v, const struct plan_grid_entry *entry,
@@ -88,7 +65,12 @@ static int open_run(struct run *run, const struct verifying *v, const struct pla
                                    &entry->plan, context_of(job), err);
     if (run->placement == NULL)
         return -1;
-    if (entry->drafter == GENERATE_NEXTN && open_drafter(run, job, err) != 0)
+    if (entry->drafter == GENERATE_NEXTN &&
+        nextn_open(&run->nextn, job->source, run->placement, job->kernels,
+                   (struct session_options){.undo_max = DRAFT_TOKENS,
+                                            .open = job->open,
+                                            .open_context = job->open_context},
+                   err) != 0)
         return -1;
     run->session = session_new(run->placement, job->source->weights, &job->source->numbers,
                                job->kernels, options, err);
@@ -139,7 +121,7 @@ static void run_plan(const struct verifying *v, size_t index, bool first,
     }
     options.drafter = entry.drafter;
     result->failed = open_run(&run, v, &entry, &result->error) != 0;
-    options.nextn = run.drafter_session;
+    options.nextn = run.nextn.session;
     options.given = v->tokens;
     if (!result->failed)
         result->failed =

@@ -466,9 +466,8 @@ static void lower_part(struct lowering *lowering, uint32_t layer, enum lower_par
 
 static void lower_mixer(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
-    bool host_state =
-        lowering->model->layers[layer].mixer == MODEL_MIXER_GATED_DELTA_NET &&
-        (!lowering->placement->recurrent_on_device || lowering->placement->owner[layer] < 0);
+    bool host_state = lowering->model->layers[layer].mixer == MODEL_MIXER_GATED_DELTA_NET &&
+                      placement_has_state_on_host(lowering->placement, layer);
 
     lower_mixer_head(lowering, layer, d);
     if (host_state)

@@ -209,9 +209,9 @@ static int check_plan(const struct plan *plan, const struct model *model,
 
 /* ---- placing ---- */
 
-static uint32_t pad256(uint32_t n)
+uint32_t plan_pad_cells(uint64_t cells)
 {
-    return (n + 255) / 256 * 256;
+    return (uint32_t)((cells + 255) / 256 * 256);
 }
 
 static void fill_defaults(struct placement *placement, uint32_t context_needed)
@@ -230,7 +230,7 @@ static void fill_defaults(struct placement *placement, uint32_t context_needed)
         plan->tensor_split[0] = 1;
     if (plan->n_ubatch > plan->n_batch)
         plan->n_ubatch = plan->n_batch;
-    placement->n_ctx = pad256(plan->n_ctx > 0 ? plan->n_ctx : context_needed);
+    placement->n_ctx = plan_pad_cells(plan->n_ctx > 0 ? plan->n_ctx : context_needed);
     if (placement->n_ctx == 0)
         placement->n_ctx = 256;
     placement->recurrent_on_device =
@@ -378,6 +378,11 @@ bool placement_has_layer(const struct placement *placement, uint32_t layer, uint
     if (placement->owner[layer] < 0)
         return false;
     return placement->plan.split == PLAN_SPLIT_TENSOR || placement->owner[layer] == (int)d;
+}
+
+bool placement_has_state_on_host(const struct placement *placement, uint32_t layer)
+{
+    return !placement->recurrent_on_device || placement->owner[layer] < 0;
 }
 
 void placement_kv_row(const struct placement *placement, uint32_t layer, uint32_t d,

@@ -115,6 +115,12 @@ bool placement_has_layer(const struct placement *placement, uint32_t layer, uint
 /** Whether the experts of block `layer` stay in host memory (-ncmoe). */
 bool placement_has_experts_on_host(const struct placement *placement, uint32_t layer);
 
+/** Whether a recurrent state of block `layer` would lie in host memory. */
+bool placement_has_state_on_host(const struct placement *placement, uint32_t layer);
+
+/** Cells padded to the 256 that caches and windows come in. */
+uint32_t plan_pad_cells(uint64_t cells);
+
 /** Cache rows of block `layer` on device `d`: values of K and of V a cell. */
 void placement_kv_row(const struct placement *placement, uint32_t layer, uint32_t d,
                       uint64_t *k_values, uint64_t *v_values);

@@ -62,21 +62,16 @@ void program_free(struct program *program)
     free(program);
 }
 
-static uint32_t pad256(uint64_t n)
-{
-    return (uint32_t)((n + 255) / 256 * 256);
-}
-
 uint32_t program_sliding_cache_cells(const struct placement *placement, uint32_t window)
 {
     uint32_t cells = window + placement->plan.n_ubatch;
 
-    return pad256(cells < placement->n_ctx ? cells : placement->n_ctx);
+    return plan_pad_cells(cells < placement->n_ctx ? cells : placement->n_ctx);
 }
 
 static uint32_t used_window(uint32_t cells, uint32_t used)
 {
-    uint32_t padded = used > 256 ? pad256(used) : 256;
+    uint32_t padded = used > 256 ? plan_pad_cells(used) : 256;
 
     return padded < cells ? padded : cells;
 }
@@ -98,27 +93,34 @@ struct program_cells program_cells_at(const struct placement *placement, uint32_
 
 /* ---- printing ---- */
 
-static void print_queues(const struct program_task *task, const struct placement *placement,
-                         FILE *out)
+void program_queue_name(const struct program_task *task, const struct placement *placement,
+                        char *text, size_t size)
 {
     enum task_class class = program_task_class(task->kind);
-    char text[64];
     const char *device = "";
 
     if (task->device >= 0)
         device = placement->machine->devices[placement->devices[task->device]].name;
     if (class == TASK_CLASS_HOST)
-        snprintf(text, sizeof text, "host");
+        snprintf(text, size, "host");
     else if (class == TASK_CLASS_COLLECTIVE)
-        snprintf(text, sizeof text, "all devices");
+        snprintf(text, size, "all devices");
     else if (class == TASK_CLASS_COPY &&
              task->queues >> program_queue_copy_in((uint32_t)task->device) & 1)
-        snprintf(text, sizeof text, "%s copy in", device);
+        snprintf(text, size, "%s copy in", device);
     else if (class == TASK_CLASS_COPY &&
              task->queues >> program_queue_copy_out((uint32_t)task->device) & 1)
-        snprintf(text, sizeof text, "%s copy out", device);
+        snprintf(text, size, "%s copy out", device);
     else
-        snprintf(text, sizeof text, "%s", device);
+        snprintf(text, size, "%s", device);
+}
+
+static void print_queues(const struct program_task *task, const struct placement *placement,
+                         FILE *out)
+{
+    char text[64];
+
+    program_queue_name(task, placement, text, sizeof text);
     fprintf(out, "%-15s", text);
 }
 

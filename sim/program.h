@@ -201,6 +201,10 @@ bool program_value_is_layered(enum op_value value);
 const char *program_task_name(enum task_kind kind);
 enum task_class program_task_class(enum task_kind kind);
 
+/** The queue of a task for people: "host", "CUDA0", "CUDA0 copy in", "all devices". */
+void program_queue_name(const struct program_task *task, const struct placement *placement,
+                        char *text, size_t size);
+
 /** Prints a line an operation of a task. */
 void program_print_operations(const struct program *program, size_t task, FILE *out);
 

@@ -14,9 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cuda/cuda_executor.h"
+#include "ref/host_probe.h"
 #include "ref/shape.h"
 #include "ref/verify.h"
 
@@ -46,14 +46,6 @@ static bool next_word(const char **list, char *word, size_t size)
     snprintf(word, size, "%.*s", (int)length, *list);
     *list += length + ((*list)[length] == ',');
     return true;
-}
-
-static double now_s(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 static void show(const struct verify_job *job, const struct verify_result *result,
@@ -125,7 +117,7 @@ static int run_row(const struct row *row, const struct verify_job *given, bool *
     static const size_t one = 0;
     struct verify_job job = *given, reference = *given;
     size_t all = plan_grid_count(), count = (size_t)number_of("LOPSIDE_CUDA_PLANS", 24);
-    size_t step = (size_t)number_of("LOPSIDE_CUDA_STEP", 355);
+    size_t step = (size_t)number_of("LOPSIDE_CUDA_STEP", PLAN_GRID_STEP);
     size_t first = (size_t)number_of("LOPSIDE_CUDA_FIRST", 0);
     size_t *indices = calloc(count + 1, sizeof *indices);
     struct verify_result expected, *results = calloc(count + 1, sizeof *results);
@@ -145,10 +137,11 @@ static int run_row(const struct row *row, const struct verify_job *given, bool *
         error_set(err, expected.error.code, "the reference: %s", expected.error.text);
         goto free_lists;
     }
-    began = now_s();
+    began = host_probe_now_s();
     if (verify_plans(&job, indices, count, results, err) != 0)
         goto free_lists;
-    *same = judge(row, &job, results, count, expected.checksum, now_s() - began) && *same;
+    *same =
+        judge(row, &job, results, count, expected.checksum, host_probe_now_s() - began) && *same;
     status = 0;
 
 free_lists:

@@ -5,7 +5,7 @@
 
 #include "ref/verify.h"
 
-enum { PLANS = 320, FEW = 24, STEP = 355 };
+enum { PLANS = 320, FEW = 24 };
 
 /* Every architecture of the small models but plain llama, which is run shorter. */
 static const char *const models[] = {"tiny-qwen3", "tiny-qwen35", "tiny-qwen35moe", "tiny-gemma4",
@@ -17,7 +17,7 @@ static const uint32_t prompt_lengths[3] = {66, 17, 9};
 static void choose(size_t *indices, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        indices[i] = i * STEP % plan_grid_count();
+        indices[i] = i * PLAN_GRID_STEP % plan_grid_count();
 }
 
 struct tally {
