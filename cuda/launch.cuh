@@ -1,0 +1,42 @@
+/* Launches that start while the kernel before on the stream drains: programmatic dependent
+ * launch, of cards from Hopper on; elsewhere they follow it as any other.
+ *
+ * Every kernel that is launched so calls launch_begin() in all its threads before it reads what an
+ * earlier kernel has written, or writes what one may still read. */
+#ifndef CUDA_LAUNCH_CUH
+#define CUDA_LAUNCH_CUH
+
+#include <cuda_runtime.h>
+
+/** Lets the kernel behind start, and waits until those before have completed. */
+static __device__ __forceinline__ void launch_begin(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/** Whether the current GPU has such launches. */
+bool launch_overlaps(void);
+
+/** Launches `kernel`; cuda_launched() has the status. */
+template <typename... Parameters, typename... Arguments>
+static void launch_overlapping(void (*kernel)(Parameters...), dim3 grid, unsigned threads,
+                               size_t shared_bytes, cudaStream_t stream, Arguments... arguments)
+{
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attribute = {};
+
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = launch_overlaps() ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+
+#endif
