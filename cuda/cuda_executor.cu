@@ -269,20 +269,57 @@ static const char *what_fits(enum error_code code, const struct program_op *op)
                : "";
 }
 
+/* An operation, or several as one kernel. */
+static int run_some(struct cuda_executor *executor, const struct program_op *op, uint32_t left,
+                    const struct holding *holding, uint32_t *taken, struct error *err)
+{
+    *taken = 0;
+    if (executor->lockstep == nullptr && holding->lead_count > 0 && op->kind != OP_REDUCE &&
+        !is_hosts(op)) {
+        if (cuda_check(cudaSetDevice(executor->gpus[holding->leads[0]->gpu]), "cudaSetDevice",
+                       err) != 0 ||
+            cuda_fuse(executor, op, left, holding->leads[0]->stream, taken, err) != 0)
+            return -1;
+    }
+    if (*taken > 0)
+        return 0;
+    *taken = 1;
+    return run_op(executor, op, holding, err);
+}
+
+/* Whether products of the task may wait for the next one's. */
+static bool goes_on(const struct cuda_executor *executor, size_t index)
+{
+    const struct program *program = executor->program;
+    const struct program_task *task = &program->tasks[index], *next = task + 1;
+
+    return index + 1 < program->task_count && executor->lockstep == nullptr &&
+           executor->trace == nullptr && !executor->awaited[index] && !task->blocking &&
+           task->op_count > 0 && next->op_count > 0 && next->queues == task->queues &&
+           next->dependency_count == 0 && executor->slowdowns[task->device] <= 1 &&
+           cuda_products_go_on(executor, &program->ops[task->op_first + task->op_count - 1],
+                               &program->ops[next->op_first]);
+}
+
 static int run_ops(struct cuda_executor *executor, size_t index, const struct program_task *task,
                    const struct holding *holding, struct error *err)
 {
-    for (uint32_t i = 0; i < task->op_count; i++) {
-        const struct program_op *op = &executor->program->ops[task->op_first + i];
-        struct error inner = {};
+    const struct program_op *ops = &executor->program->ops[task->op_first], *op = ops;
+    uint32_t taken = 0;
+    struct error inner = {};
+    int status = 0;
 
-        if (run_op(executor, op, holding, &inner) != 0)
-            return error_set(err, inner.code,
-                             "task %zu (%s), block %d, operation %s, device %d: %s%s", index,
-                             program_task_name(task->kind), op->layer, program_op_name(op->kind),
-                             op->out.space, inner.text, what_fits(inner.code, op));
+    for (uint32_t i = 0; i < task->op_count && status == 0; i += taken) {
+        op = &ops[i];
+        status = run_some(executor, op, task->op_count - i, holding, &taken, &inner);
     }
-    return 0;
+    if (status == 0 && task->device >= 0 && !goes_on(executor, index))
+        status = cuda_flush_products(executor, task->device, &inner);
+    if (status == 0)
+        return 0;
+    return error_set(err, inner.code, "task %zu (%s), block %d, operation %s, device %d: %s%s",
+                     index, program_task_name(task->kind), op->layer, program_op_name(op->kind),
+                     op->out.space, inner.text, what_fits(inner.code, op));
 }
 
 /* What dependents of the task wait for. */
@@ -440,6 +477,8 @@ static int begin(struct cuda_executor *executor, const struct program *program,
         executor->awaited[program->dependencies[i]] = true;
     for (uint32_t g = 0; g < executor->gpu_count; g++)
         executor->events[g].used = 0;
+    for (uint32_t d = 0; d < executor->placement->device_count; d++)
+        executor->pending[d].count = 0;
     forget_visitors(executor);
     if (executor->trace != nullptr && cuda_trace_begin(executor->trace, program, err) != 0)
         return -1;
@@ -523,6 +562,7 @@ static void close_executor(void *self)
     cuda_weights_free(executor->weights);
     for (uint32_t d = 0; d < executor->placement->device_count; d++) {
         cudaFree(executor->scratch[d].bytes);
+        cudaFree(executor->activations[d].bytes);
         cudaFree(executor->workspaces[d].bytes);
     }
     for (uint32_t i = 0; i < executor->frequency_count; i++)

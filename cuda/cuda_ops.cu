@@ -1,4 +1,4 @@
-/* Operations of devices: their operands, as ref/interpret*.c finds them, and the kernels. */
+/* Operations of devices, but for products: operands and kernels. */
 #include "cuda/cuda_private.h"
 
 #include <stdlib.h>
@@ -7,128 +7,29 @@ extern "C" {
 #include "ref/arith.h"
 }
 
-/* ---- operands ---- */
-
-static float *in(struct cuda_executor *executor, const struct program_op *op,
-                 struct program_operand operand, uint64_t values, struct error *err)
-{
-    return (float *)cuda_memory_find(executor->memory, operand, op->layer, values * sizeof(float),
-                                     err);
-}
-
-static float *out(struct cuda_executor *executor, const struct program_op *op,
-                  struct program_operand operand, uint64_t values, struct error *err)
-{
-    return (float *)cuda_memory_reserve(executor->memory, operand, op->layer,
-                                        values * sizeof(float), err);
-}
-
-static const struct program_token *tokens_of(struct cuda_executor *executor,
-                                             const struct program_op *op, struct error *err)
-{
-    struct program_operand tokens = {};
-
-    tokens.value = OP_VALUE_TOKENS;
-    tokens.space = op->a.space;
-    return (const struct program_token *)cuda_memory_find(
-        executor->memory, tokens, -1, executor->program->tokens * sizeof(struct program_token),
-        err);
-}
-
-/* The same in the host's memory, for sizes of launches. */
-static const struct program_token *host_tokens(struct cuda_executor *executor, struct error *err)
-{
-    struct program_operand tokens = {};
-
-    tokens.value = OP_VALUE_TOKENS;
-    tokens.space = PROGRAM_AT_HOST;
-    return (const struct program_token *)memory_find(
-        interpreter_memory(executor->host), tokens, -1,
-        executor->program->tokens * sizeof(struct program_token), err);
-}
-
-int64_t *cuda_sums_out(struct cuda_executor *executor, struct program_operand operand,
-                       const struct program_op *op, struct error *err)
-{
-    uint64_t n = (uint64_t)executor->program->tokens * executor->model->n_embd;
-
-    return (int64_t *)cuda_memory_reserve(executor->memory, operand, op->layer, n * sizeof(int64_t),
-                                          err);
-}
-
-static void *grow_scratch(struct cuda_scratch *scratch, int device, size_t bytes, struct error *err)
-{
-    void *grown;
-
-    if (bytes <= scratch->capacity)
-        return scratch->bytes;
-    bytes = (bytes + bytes / 4 + 65535) / 65536 * 65536;
-    if (cuda_check(cudaDeviceSynchronize(), "waiting for the GPU", err) != 0)
-        return nullptr;
-    cudaFree(scratch->bytes);
-    scratch->bytes = nullptr;
-    scratch->capacity = 0;
-    if (cuda_allocate(&grown, bytes, device, "scratch", err) != 0)
-        return nullptr;
-    scratch->bytes = grown;
-    if (cuda_check(cudaMemset(grown, 0, bytes), "cudaMemset", err) != 0 ||
-        cuda_check(cudaDeviceSynchronize(), "waiting for the GPU", err) != 0)
-        return nullptr;
-    scratch->capacity = bytes;
-    return grown;
-}
-
-static void *scratch_of(struct cuda_executor *executor, int device, size_t bytes, struct error *err)
-{
-    return grow_scratch(&executor->scratch[device], device, bytes, err);
-}
-
-/* ---- tensors ---- */
-
-static const float *f32_tensor(struct cuda_executor *executor, const struct program_op *op,
-                               int32_t tensor, struct error *err)
-{
-    const struct model_tensor *info = &executor->model->tensors[tensor];
-
-    if (info->type != TENSOR_TYPE_F32) {
-        error_set(err, ERROR_UNSUPPORTED, "%s is %s; it has to be F32", info->name,
-                  tensor_type_info(info->type)->name);
-        return nullptr;
-    }
-    return (const float *)cuda_weights_whole(executor->weights, op->out.space, tensor, err);
-}
-
-static const float *role_tensor(struct cuda_executor *executor, const struct program_op *op,
-                                enum tensor_role role, struct error *err)
-{
-    const struct model_tensor *tensor = model_find_tensor(executor->model, op->layer, role);
-
-    if (tensor == nullptr) {
-        error_set(err, ERROR_INPUT, "block %d has no %s", op->layer, tensor_role_name(role));
-        return nullptr;
-    }
-    return f32_tensor(executor, op, (int32_t)(tensor - executor->model->tensors), err);
-}
-
 /* ---- small operations ---- */
 
 static int norm(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
                 struct error *err)
 {
     uint64_t rows = layout_rows(executor->program, op) * op->rows;
-    const float *x = in(executor, op, op->a, rows * op->columns, err);
-    float *y = out(executor, op, op->out, rows * op->columns, err);
-    const float *weight = nullptr;
+    struct cuda_norm norm = {};
 
-    if (x == nullptr || y == nullptr)
+    norm.x = cuda_in(executor, op, op->a, rows * op->columns, err);
+    norm.y = cuda_out(executor, op, op->out, rows * op->columns, err);
+    norm.n = op->columns;
+    norm.eps = executor->numbers->norm_eps;
+    if (norm.x == nullptr || norm.y == nullptr)
         return -1;
     if (op->tensor >= 0) {
-        weight = f32_tensor(executor, op, op->tensor, err);
-        if (weight == nullptr)
+        norm.weight = cuda_f32_tensor(executor, op, op->tensor, err);
+        if (norm.weight == nullptr)
             return -1;
     }
-    return cuda_rms_norm(x, weight, nullptr, executor->numbers->norm_eps, rows, op->columns, y,
-                         stream, err);
+    if (op->rows == 1 &&
+        cuda_activations_ahead(executor, op, norm.y, op->columns, &norm.quantised, err) != 0)
+        return -1;
+    return cuda_rms_norm(&norm, rows, stream, err);
 }
 
 static int elementwise(struct cuda_executor *executor, const struct program_op *op,
@@ -136,28 +37,33 @@ static int elementwise(struct cuda_executor *executor, const struct program_op *
 {
     uint64_t rows = layout_rows(executor->program, op) * (op->rows > 1 ? op->rows : 1);
     uint64_t first = op->token_first * op->columns, n = rows * op->columns;
+    uint64_t width = op->columns * (op->rows > 1 ? op->rows : 1); /* of a token */
     const struct numbers *numbers = executor->numbers;
-    const float *a = in(executor, op, op->a, first + n, err), *b = nullptr;
+    struct activations to = {};
+    const float *a = cuda_in(executor, op, op->a, first + n, err), *b = nullptr;
     float *y;
 
     if (a == nullptr)
         return -1;
     if (op->b.value != OP_VALUE_NONE) {
-        b = in(executor, op, op->b, first + n, err);
+        b = cuda_in(executor, op, op->b, first + n, err);
         if (b == nullptr)
             return -1;
     }
-    y = out(executor, op, op->out, first + n, err);
+    y = cuda_out(executor, op, op->out, first + n, err);
     if (y == nullptr)
+        return -1;
+    if ((op->kind == OP_GATE || op->kind == OP_GLU) &&
+        cuda_activations_ahead(executor, op, y, width, &to, err) != 0)
         return -1;
     switch (op->kind) {
     case OP_JOIN:
         return cuda_join(a + first, b + first, n, y + first, stream, err);
     case OP_GATE:
-        return cuda_gate(a + first, b + first, n, y + first, stream, err);
+        return cuda_gate(a + first, b + first, n, y + first, width, &to, stream, err);
     case OP_GLU:
         return cuda_glu(a + first, b + first, numbers->activation == NUMBERS_GELU_TANH, n,
-                        y + first, stream, err);
+                        y + first, width, &to, stream, err);
     default:
         return numbers->logit_softcap > 0
                    ? cuda_softcap(a, numbers->logit_softcap, n, y, stream, err)
@@ -169,9 +75,9 @@ static int scale(struct cuda_executor *executor, const struct program_op *op, cu
                  struct error *err)
 {
     uint64_t n = op->columns, rows = layout_rows(executor->program, op);
-    const float *x = in(executor, op, op->a, rows * n, err);
-    float *y = out(executor, op, op->out, rows * n, err);
-    const float *factors = f32_tensor(executor, op, op->tensor, err);
+    const float *x = cuda_in(executor, op, op->a, rows * n, err);
+    float *y = cuda_out(executor, op, op->out, rows * n, err);
+    const float *factors = cuda_f32_tensor(executor, op, op->tensor, err);
 
     if (x == nullptr || y == nullptr || factors == nullptr)
         return -1;
@@ -184,24 +90,26 @@ static int norm_gate(struct cuda_executor *executor, const struct program_op *op
 {
     uint64_t rows = (uint64_t)layout_rows(executor->program, op) * op->heads,
              n = rows * op->columns;
-    const float *x = in(executor, op, op->a, n, err);
-    const float *gate = in(executor, op, op->b, n, err);
-    float *y = out(executor, op, op->out, n, err);
-    const float *weight = f32_tensor(executor, op, op->tensor, err);
+    struct cuda_norm norm = {};
 
-    if (x == nullptr || gate == nullptr || y == nullptr || weight == nullptr)
+    norm.x = cuda_in(executor, op, op->a, n, err);
+    norm.gate = cuda_in(executor, op, op->b, n, err);
+    norm.y = cuda_out(executor, op, op->out, n, err);
+    norm.weight = cuda_f32_tensor(executor, op, op->tensor, err);
+    norm.n = op->columns;
+    norm.eps = executor->numbers->norm_eps;
+    if (norm.x == nullptr || norm.gate == nullptr || norm.y == nullptr || norm.weight == nullptr)
         return -1;
-    return cuda_rms_norm(x, weight, gate, executor->numbers->norm_eps, rows, op->columns, y, stream,
-                         err);
+    return cuda_rms_norm(&norm, rows, stream, err);
 }
 
 static int split_gate(struct cuda_executor *executor, const struct program_op *op,
                       cudaStream_t stream, struct error *err)
 {
     uint64_t heads = (uint64_t)layout_rows(executor->program, op) * op->heads, n = op->columns;
-    const float *x = in(executor, op, op->a, 2 * heads * n, err);
-    float *query = out(executor, op, op->out, heads * n, err);
-    float *gate = out(executor, op, op->out2, heads * n, err);
+    const float *x = cuda_in(executor, op, op->a, 2 * heads * n, err);
+    float *query = cuda_out(executor, op, op->out, heads * n, err);
+    float *gate = cuda_out(executor, op, op->out2, heads * n, err);
 
     if (x == nullptr || query == nullptr || gate == nullptr)
         return -1;
@@ -212,10 +120,10 @@ static int select_rows(struct cuda_executor *executor, const struct program_op *
                        cudaStream_t stream, struct error *err)
 {
     uint32_t count = executor->program->tokens, outputs = executor->program->outputs, found = 0;
-    const struct program_token *tokens = tokens_of(executor, op, err);
-    const struct program_token *known = host_tokens(executor, err);
-    const float *x = in(executor, op, op->a, count * op->columns, err);
-    float *y = out(executor, op, op->out, outputs * op->columns, err);
+    const struct program_token *tokens = cuda_tokens_of(executor, op, err);
+    const struct program_token *known = cuda_host_tokens(executor, err);
+    const float *x = cuda_in(executor, op, op->a, count * op->columns, err);
+    float *y = cuda_out(executor, op, op->out, outputs * op->columns, err);
 
     if (tokens == nullptr || known == nullptr || x == nullptr || y == nullptr)
         return -1;
@@ -233,227 +141,11 @@ static int finish(struct cuda_executor *executor, const struct program_op *op, c
     uint64_t n = layout_rows(executor->program, op) * op->columns;
     const int64_t *sums = (const int64_t *)cuda_memory_find(executor->memory, op->a, op->layer,
                                                             n * sizeof *sums, err);
-    float *y = out(executor, op, op->out, n, err);
+    float *y = cuda_out(executor, op, op->out, n, err);
 
     if (sums == nullptr || y == nullptr)
         return -1;
     return cuda_finish(sums, n, y, stream, err);
-}
-
-/* ---- products ---- */
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-static const struct cuda_weight *weight_of(struct cuda_executor *executor,
-                                           const struct program_op *op, struct error *err)
-{
-    return cuda_weights_part(executor->weights, op->out.space, op->tensor, op->slice, op->rows,
-                             err);
-}
-
-/* `first` bytes of the scratch are the caller's. */
-/* Whether the product before left the activations of this one; then notes what it leaves.
- * cuda_run_op() forgets it where another operation comes between. */
-static bool is_quantised(struct cuda_executor *executor, const struct program_op *op,
-                         const struct cuda_product *product, const void *scratch)
-{
-    struct cuda_quantised *last = &executor->quantised[op->out.space], now = {};
-    bool same;
-
-    if (product->weight->packed == nullptr || product->routes != nullptr) {
-        *last = now;
-        return false;
-    }
-    now.x = product->x;
-    now.scratch = scratch;
-    now.tokens = product->tokens;
-    now.group = product->weight->group;
-    now.segments = product->weight->segments;
-    now.columns = product->weight->columns;
-    same = last->x == now.x && last->scratch == scratch && last->tokens == now.tokens &&
-           last->group == now.group && last->segments == now.segments &&
-           last->columns == now.columns;
-    *last = now;
-    return same;
-}
-
-static int multiply(struct cuda_executor *executor, const struct program_op *op,
-                    struct cuda_product *product, size_t first, cudaStream_t stream,
-                    struct error *err)
-{
-    size_t bytes = cuda_matmul_workspace(product);
-    char *scratch =
-        (char *)scratch_of(executor, op->out.space, first + cuda_matmul_scratch(product), err);
-
-    if (scratch == nullptr && first + cuda_matmul_scratch(product) > 0)
-        return -1;
-    if (bytes > 0) {
-        product->workspace =
-            grow_scratch(&executor->workspaces[op->out.space], op->out.space, bytes, err);
-        if (product->workspace == nullptr)
-            return -1;
-    }
-    product->quantised = first == 0 && is_quantised(executor, op, product, scratch);
-    return cuda_matmul(product, scratch + first, stream, err);
-}
-
-static int matmul_op(struct cuda_executor *executor, const struct program_op *op,
-                     cudaStream_t stream, struct error *err)
-{
-    struct cuda_product product = {};
-
-    product.tokens = layout_rows(executor->program, op);
-    product.x_divide = 1;
-    product.weight = weight_of(executor, op, err);
-    product.x =
-        in(executor, op, op->a, product.tokens * executor->model->tensors[op->tensor].ne[0], err);
-    product.out = out(executor, op, op->out, product.tokens * op->rows, err);
-    if (product.weight == nullptr || product.x == nullptr || product.out == nullptr)
-        return -1;
-    product.limit = arith_limit(product.weight->groups_total);
-    return multiply(executor, op, &product, 0, stream, err);
-}
-
-static int partial(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
-                   struct error *err)
-{
-    struct cuda_product product = {};
-
-    product.tokens = layout_rows(executor->program, op);
-    product.x_divide = 1;
-    product.weight = weight_of(executor, op, err);
-    product.x = in(executor, op, op->a, (op->token_first + product.tokens) * op->columns, err);
-    product.sums = cuda_sums_out(executor, op->out, op, err);
-    if (product.weight == nullptr || product.x == nullptr || product.sums == nullptr)
-        return -1;
-    product.x += op->token_first * op->columns;
-    product.sums += op->token_first * op->rows;
-    product.limit = arith_limit(product.weight->groups_total);
-    return multiply(executor, op, &product, 0, stream, err);
-}
-
-static const struct program_route *routes_of(struct cuda_executor *executor,
-                                             const struct program_op *op, struct error *err)
-{
-    uint64_t count =
-        (uint64_t)executor->program->tokens * executor->model->layers[op->layer].n_expert_used;
-
-    return (const struct program_route *)cuda_memory_find(
-        executor->memory, op->b, op->layer, count * sizeof(struct program_route), err);
-}
-
-static int experts(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
-                   struct error *err)
-{
-    uint32_t used = executor->model->layers[op->layer].n_expert_used;
-    uint32_t tokens = executor->program->tokens;
-    struct cuda_product product = {};
-
-    product.tokens = tokens * used;
-    product.x_divide = used;
-    product.weight = weight_of(executor, op, err);
-    product.x = in(executor, op, op->a, tokens * op->columns, err);
-    product.routes = routes_of(executor, op, err);
-    product.out = out(executor, op, op->out, product.tokens * op->rows, err);
-    if (product.weight == nullptr || product.x == nullptr || product.routes == nullptr ||
-        product.out == nullptr)
-        return -1;
-    product.limit = arith_limit(product.weight->groups_total);
-    return multiply(executor, op, &product, 0, stream, err);
-}
-
-/* Experts of a token are terms of one sum, as devices and groups are. */
-static int experts_partial(struct cuda_executor *executor, const struct program_op *op,
-                           cudaStream_t stream, struct error *err)
-{
-    uint32_t used = executor->model->layers[op->layer].n_expert_used;
-    uint32_t tokens = executor->program->tokens;
-    int64_t *sums = cuda_sums_out(executor, op->out, op, err);
-    struct cuda_product product = {};
-    size_t parts;
-    char *scratch;
-
-    product.tokens = tokens * used;
-    product.x_divide = 1;
-    product.weight = weight_of(executor, op, err);
-    product.x = in(executor, op, op->a, product.tokens * op->columns, err);
-    product.routes = routes_of(executor, op, err);
-    product.weighted = true;
-    if (product.weight == nullptr || product.x == nullptr || product.routes == nullptr ||
-        sums == nullptr)
-        return -1;
-    product.limit = arith_limit(product.weight->groups_total * used);
-    parts = padded(product.tokens * op->rows * sizeof(int64_t));
-    scratch =
-        (char *)scratch_of(executor, op->out.space, parts + cuda_matmul_scratch(&product), err);
-    if (scratch == nullptr)
-        return -1;
-    product.sums = (int64_t *)scratch;
-    if (multiply(executor, op, &product, parts, stream, err) != 0)
-        return -1;
-    return cuda_sum_experts(product.sums, tokens, used, op->rows, sums, stream, err);
-}
-
-/* out = a sigmoid(b . w): the product is one of a matrix of one row. */
-static int shared_gate(struct cuda_executor *executor, const struct program_op *op,
-                       cudaStream_t stream, struct error *err)
-{
-    uint64_t n = op->columns;
-    struct cuda_product product = {};
-    struct program_slice all = {};
-    const float *a;
-    float *y;
-    size_t gates;
-    char *scratch;
-
-    all.axis = 1;
-    product.tokens = layout_rows(executor->program, op);
-    product.x_divide = 1;
-    product.weight = cuda_weights_part(executor->weights, op->out.space, op->tensor, all, 1, err);
-    product.x = in(executor, op, op->b, product.tokens * n, err);
-    a = in(executor, op, op->a, product.tokens * n, err);
-    y = out(executor, op, op->out, product.tokens * n, err);
-    if (product.weight == nullptr || product.x == nullptr || a == nullptr || y == nullptr)
-        return -1;
-    product.limit = arith_limit(product.weight->groups_total);
-    gates = padded(product.tokens * sizeof(float));
-    scratch =
-        (char *)scratch_of(executor, op->out.space, gates + cuda_matmul_scratch(&product), err);
-    if (scratch == nullptr)
-        return -1;
-    product.out = (float *)scratch;
-    if (multiply(executor, op, &product, gates, stream, err) != 0)
-        return -1;
-    return cuda_shared_gate(a, product.out, n, product.tokens * n, y, stream, err);
-}
-
-static int route(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
-                 struct error *err)
-{
-    const struct numbers *numbers = executor->numbers;
-    struct cuda_route r = {};
-    struct program_route *routes;
-
-    r.tokens = executor->program->tokens;
-    r.experts = (uint32_t)op->columns;
-    r.used = (uint32_t)op->rows;
-    r.normalised = numbers->router_normalised;
-    r.expert_scale = numbers->expert_scale;
-    r.logits = in(executor, op, op->a, r.tokens * op->columns, err);
-    routes = (struct program_route *)cuda_memory_reserve(
-        executor->memory, op->out, op->layer, (uint64_t)r.tokens * r.used * sizeof *routes, err);
-    if (r.logits == nullptr || routes == nullptr)
-        return -1;
-    if (op->tensor >= 0) {
-        r.scales =
-            (const float *)cuda_weights_whole(executor->weights, op->out.space, op->tensor, err);
-        if (r.scales == nullptr)
-            return -1;
-    }
-    return cuda_route(&r, routes, stream, err);
 }
 
 /* ---- rotary embedding and caches ---- */
@@ -493,8 +185,8 @@ static int make_frequencies(struct cuda_executor *executor, const struct program
     return status;
 }
 
-static const double *frequencies_of(struct cuda_executor *executor, const struct program_op *op,
-                                    struct error *err)
+const double *cuda_frequencies_of(struct cuda_executor *executor, const struct program_op *op,
+                                  struct error *err)
 {
     struct cuda_frequencies wanted = {};
 
@@ -528,16 +220,16 @@ static int rope_op(struct cuda_executor *executor, const struct program_op *op, 
     struct rope rope = {};
     float *x;
 
-    rope.tokens = tokens_of(executor, op, err);
+    rope.tokens = cuda_tokens_of(executor, op, err);
     rope.token_count = executor->program->tokens;
     rope.heads = op->heads;
     rope.dim = (uint32_t)op->columns;
     rope.turned = layout_turned(executor->numbers, op);
     rope.halves = executor->numbers->rope == NUMBERS_ROPE_HALVES;
-    x = in(executor, op, op->a, (uint64_t)rope.token_count * op->heads * op->columns, err);
+    x = cuda_in(executor, op, op->a, (uint64_t)rope.token_count * op->heads * op->columns, err);
     if (rope.tokens == nullptr || x == nullptr)
         return -1;
-    rope.frequencies = frequencies_of(executor, op, err);
+    rope.frequencies = cuda_frequencies_of(executor, op, err);
     if (rope.frequencies == nullptr)
         return -1;
     return cuda_rope(&rope, x, stream, err);
@@ -559,13 +251,13 @@ static int store_op(struct cuda_executor *executor, const struct program_op *op,
     void *cache;
 
     store.type = layout_cache_type(executor->placement, op->out.value);
-    store.tokens = tokens_of(executor, op, err);
+    store.tokens = cuda_tokens_of(executor, op, err);
     store.token_count = executor->program->tokens;
     store.sliding = op->sliding;
     store.width = op->kv_heads * op->columns;
     store.row = op->row_heads * op->columns;
     store.first = op->kv_first * op->columns;
-    x = in(executor, op, op->a, store.token_count * store.width, err);
+    x = cuda_in(executor, op, op->a, store.token_count * store.width, err);
     cache = cuda_memory_reserve(executor->memory, op->out, op->layer,
                                 layout_cache_bytes(executor->placement, &executor->room,
                                                    op->out.value, op->sliding, store.row),
@@ -599,7 +291,7 @@ static int shift_op(struct cuda_executor *executor, const struct program_op *op,
                                 err);
     if (shift.shifts == nullptr || cache == nullptr || check_blocks(op, shift.type, err) != 0)
         return -1;
-    shift.frequencies = frequencies_of(executor, op, err);
+    shift.frequencies = cuda_frequencies_of(executor, op, err);
     if (shift.frequencies == nullptr)
         return -1;
     return cuda_shift(&shift, cache, stream, err);
@@ -608,7 +300,7 @@ static int shift_op(struct cuda_executor *executor, const struct program_op *op,
 uint32_t cuda_attend_chunks_of(struct cuda_executor *executor, bool sliding)
 {
     struct error ignored = {};
-    const struct program_token *known = host_tokens(executor, &ignored);
+    const struct program_token *known = cuda_host_tokens(executor, &ignored);
 
     if (known == nullptr)
         return 0;
@@ -620,7 +312,7 @@ static int attend_op(struct cuda_executor *executor, const struct program_op *op
                      cudaStream_t stream, struct error *err)
 {
     const struct layout_room *room = &executor->room;
-    const struct program_token *known = host_tokens(executor, err);
+    const struct program_token *known = cuda_host_tokens(executor, err);
     struct program_operand cells = {};
     struct attend attend = {};
     uint64_t rows = (uint64_t)executor->program->tokens * op->heads;
@@ -631,8 +323,8 @@ static int attend_op(struct cuda_executor *executor, const struct program_op *op
     cells.value = OP_VALUE_CELLS;
     cells.slot = op->sliding;
     cells.space = op->a.space;
-    attend.query = in(executor, op, op->a, rows * op->columns, err);
-    attend.tokens = tokens_of(executor, op, err);
+    attend.query = cuda_in(executor, op, op->a, rows * op->columns, err);
+    attend.tokens = cuda_tokens_of(executor, op, err);
     attend.token_count = executor->program->tokens;
     attend.heads = op->heads;
     attend.kv_heads = op->kv_heads;
@@ -645,7 +337,7 @@ static int attend_op(struct cuda_executor *executor, const struct program_op *op
     attend.positions = room->positions;
     attend.window = executor->model->layers[op->layer].window;
     attend.scale = layout_attention_scale(executor->numbers, op->columns);
-    y = out(executor, op, op->out, rows * op->rows, err);
+    y = cuda_out(executor, op, op->out, rows * op->rows, err);
     attend.cache_k =
         cuda_memory_find(executor->memory, op->b, op->layer,
                          layout_cache_bytes(executor->placement, &executor->room, op->b.value,
@@ -663,7 +355,7 @@ static int attend_op(struct cuda_executor *executor, const struct program_op *op
         attend.cache_k == nullptr || attend.cache_v == nullptr || attend.cells == nullptr)
         return -1;
     chunks = cuda_attend_chunks(known, attend.token_count, attend.window);
-    scratch = scratch_of(executor, op->out.space, cuda_attend_scratch(&attend, chunks), err);
+    scratch = cuda_scratch_of(executor, op->out.space, cuda_attend_scratch(&attend, chunks), err);
     if (scratch == nullptr)
         return -1;
     return cuda_attend(&attend, chunks, scratch, y, stream, err);
@@ -679,17 +371,17 @@ static int convolve_op(struct cuda_executor *executor, const struct program_op *
     struct convolve convolve = {};
     float *x;
 
-    convolve.tokens = tokens_of(executor, op, err);
+    convolve.tokens = cuda_tokens_of(executor, op, err);
     convolve.token_count = executor->program->tokens;
     convolve.channels = op->columns;
     convolve.taps = l->gdn_conv_kernel;
-    convolve.weight = role_tensor(executor, op, TENSOR_ROLE_SSM_CONV1D, err);
+    convolve.weight = cuda_role_tensor(executor, op, TENSOR_ROLE_SSM_CONV1D, err);
     convolve.segment_channels = (uint64_t)l->gdn_k_heads * l->gdn_state_dim;
     convolve.first = op->slice.first;
     convolve.count = op->slice.count;
     convolve.planes = executor->room.planes;
-    x = in(executor, op, op->a, convolve.token_count * op->columns, err);
-    convolve.state = out(executor, op, op->b, rows * op->columns, err);
+    x = cuda_in(executor, op, op->a, convolve.token_count * op->columns, err);
+    convolve.state = cuda_out(executor, op, op->b, rows * op->columns, err);
     if (convolve.tokens == nullptr || convolve.weight == nullptr || x == nullptr ||
         convolve.state == nullptr)
         return -1;
@@ -709,25 +401,25 @@ static int delta_op(struct cuda_executor *executor, const struct program_op *op,
     void *scratch;
     float *y;
 
-    delta.dt = role_tensor(executor, op, TENSOR_ROLE_SSM_DT, err);
-    delta.a = role_tensor(executor, op, TENSOR_ROLE_SSM_A, err);
-    delta.mix = in(executor, op, op->a, tokens * (2 * op->kv_heads + op->heads) * n, err);
-    delta.beta = in(executor, op, op->b, tokens * op->heads, err);
-    delta.alpha = in(executor, op, op->c, tokens * op->heads, err);
-    delta.tokens = tokens_of(executor, op, err);
+    delta.dt = cuda_role_tensor(executor, op, TENSOR_ROLE_SSM_DT, err);
+    delta.a = cuda_role_tensor(executor, op, TENSOR_ROLE_SSM_A, err);
+    delta.mix = cuda_in(executor, op, op->a, tokens * (2 * op->kv_heads + op->heads) * n, err);
+    delta.beta = cuda_in(executor, op, op->b, tokens * op->heads, err);
+    delta.alpha = cuda_in(executor, op, op->c, tokens * op->heads, err);
+    delta.tokens = cuda_tokens_of(executor, op, err);
     delta.token_count = (uint32_t)tokens;
     delta.k_heads = op->kv_heads;
     delta.v_heads = op->heads;
     delta.dim = (uint32_t)n;
     delta.eps = executor->numbers->norm_eps;
     delta.planes = executor->room.planes;
-    delta.state = out(executor, op, op->out2, values, err);
-    y = out(executor, op, op->out, tokens * op->heads * n, err);
+    delta.state = cuda_out(executor, op, op->out2, values, err);
+    y = cuda_out(executor, op, op->out, tokens * op->heads * n, err);
     if (delta.dt == nullptr || delta.a == nullptr || delta.mix == nullptr ||
         delta.beta == nullptr || delta.alpha == nullptr || delta.tokens == nullptr ||
         delta.state == nullptr || y == nullptr)
         return -1;
-    scratch = scratch_of(executor, op->out.space, cuda_delta_scratch(&delta), err);
+    scratch = cuda_scratch_of(executor, op->out.space, cuda_delta_scratch(&delta), err);
     if (scratch == nullptr)
         return -1;
     return cuda_delta(&delta, heads, executor->room.sequences, scratch, y, stream, err);
@@ -755,7 +447,8 @@ static int stage(struct cuda_executor *executor, const struct program_op *op, cu
             continue;
         if (only_experts && executor->model->tensors[next->tensor].ne[2] <= 1)
             continue;
-        if (weight_of(executor, next, err) == nullptr)
+        if (cuda_weights_part(executor->weights, next->out.space, next->tensor, next->slice,
+                              next->rows, err) == nullptr)
             return -1;
     }
     return 0;
@@ -766,8 +459,12 @@ static int stage(struct cuda_executor *executor, const struct program_op *op, cu
 int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
                 struct error *err)
 {
+    int device = op->out.space >= 0 ? op->out.space : op->a.space; /* a copy may end on the host */
+
+    if (op->kind != OP_MATMUL && cuda_flush_products(executor, device, err) != 0)
+        return -1;
     if (op->kind != OP_MATMUL && op->kind != OP_PARTIAL)
-        executor->quantised[op->out.space].x = nullptr;
+        executor->quantised[device].x = nullptr;
     switch (op->kind) {
     case OP_NORM:
         return norm(executor, op, stream, err);
@@ -782,9 +479,9 @@ int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cud
     case OP_FINISH:
         return finish(executor, op, stream, err);
     case OP_MATMUL:
-        return matmul_op(executor, op, stream, err);
+        return cuda_matmul_op(executor, op, stream, err);
     case OP_PARTIAL:
-        return partial(executor, op, stream, err);
+        return cuda_partial_op(executor, op, stream, err);
     case OP_SPLIT_GATE:
         return split_gate(executor, op, stream, err);
     case OP_COPY:
@@ -802,13 +499,13 @@ int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cud
     case OP_NORM_GATE:
         return norm_gate(executor, op, stream, err);
     case OP_ROUTE:
-        return route(executor, op, stream, err);
+        return cuda_route_op(executor, op, stream, err);
     case OP_EXPERTS:
-        return experts(executor, op, stream, err);
+        return cuda_experts_op(executor, op, stream, err);
     case OP_EXPERTS_PARTIAL:
-        return experts_partial(executor, op, stream, err);
+        return cuda_experts_partial_op(executor, op, stream, err);
     case OP_SHARED_GATE:
-        return shared_gate(executor, op, stream, err);
+        return cuda_shared_gate_op(executor, op, stream, err);
     case OP_SELECT:
         return select_rows(executor, op, stream, err);
     case OP_SHIFT:

@@ -9,6 +9,7 @@
 #include "cuda/cuda_trace.h"
 #include "cuda/cuda_weights.h"
 #include "cuda/kernels.h"
+#include "cuda/matmul.h"
 
 /* Queues of devices have a stream each; collectives that run beside them, one on each GPU. */
 struct cuda_lane {
@@ -25,12 +26,21 @@ struct cuda_scratch {
     size_t capacity;
 };
 
-/* The activations that a device's scratch holds quantised. */
+/* The activations that a device holds quantised. */
 struct cuda_quantised {
     const float *x; /* NULL: none */
-    const void *scratch;
+    void *bytes;
     uint32_t tokens, group, segments;
     uint64_t columns;
+};
+
+enum { CUDA_PENDING_MAX = MATMUL_FAST_PARTS };
+
+/* Products that will be one launch. */
+struct cuda_pending {
+    struct cuda_product products[CUDA_PENDING_MAX];
+    uint32_t count;
+    cudaStream_t stream;
 };
 
 /* Events of one GPU, used anew each step. */
@@ -75,7 +85,9 @@ struct cuda_executor {
     struct cuda_lane lanes[3 * MACHINE_DEVICES_MAX + MACHINE_DEVICES_MAX];
     uint32_t lane_count; /* three a device, then one a GPU */
     struct cuda_scratch scratch[MACHINE_DEVICES_MAX];
-    struct cuda_quantised quantised[MACHINE_DEVICES_MAX];
+    struct cuda_scratch activations[MACHINE_DEVICES_MAX]; /* quantised */
+    struct cuda_quantised quantised[MACHINE_DEVICES_MAX]; /* what is there */
+    struct cuda_pending pending[MACHINE_DEVICES_MAX];
     struct cuda_scratch workspaces[MACHINE_DEVICES_MAX]; /* of products; all 0 between them */
     struct cuda_events events[MACHINE_DEVICES_MAX];      /* of each GPU */
     struct cuda_done *done;                              /* of the program's tasks */
@@ -120,18 +132,86 @@ size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first);
 /** Runs those tasks. @return 0, or -1 with `err` set */
 int cuda_graphs_run(struct cuda_executor *executor, size_t first, size_t end, struct error *err);
 
+/* ---- cuda_operands.cu ---- */
+
+/** Operands of a device: what is there, or room for it. NULL with `err` set on failure. */
+float *cuda_in(struct cuda_executor *executor, const struct program_op *op,
+               struct program_operand operand, uint64_t values, struct error *err);
+float *cuda_out(struct cuda_executor *executor, const struct program_op *op,
+                struct program_operand operand, uint64_t values, struct error *err);
+const struct program_token *cuda_tokens_of(struct cuda_executor *executor,
+                                           const struct program_op *op, struct error *err);
+int64_t *cuda_sums_out(struct cuda_executor *executor, struct program_operand operand,
+                       const struct program_op *op, struct error *err);
+
+/** The step's tokens in the host's memory, for sizes of launches. */
+const struct program_token *cuda_host_tokens(struct cuda_executor *executor, struct error *err);
+
+/** Tensors of F32 on the operation's device. NULL with `err` set on failure. */
+const float *cuda_f32_tensor(struct cuda_executor *executor, const struct program_op *op,
+                             int32_t tensor, struct error *err);
+const float *cuda_role_tensor(struct cuda_executor *executor, const struct program_op *op,
+                              enum tensor_role role, struct error *err);
+
+/** At least `bytes`, all 0 where it grows. NULL with `err` set on failure. */
+void *cuda_grow_scratch(struct cuda_scratch *scratch, int device, size_t bytes, struct error *err);
+void *cuda_scratch_of(struct cuda_executor *executor, int device, size_t bytes, struct error *err);
+
+/* ---- cuda_products.cu ---- */
+
+int cuda_matmul_op(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
+                   struct error *err);
+int cuda_partial_op(struct cuda_executor *executor, const struct program_op *op,
+                    cudaStream_t stream, struct error *err);
+int cuda_experts_op(struct cuda_executor *executor, const struct program_op *op,
+                    cudaStream_t stream, struct error *err);
+int cuda_experts_partial_op(struct cuda_executor *executor, const struct program_op *op,
+                            cudaStream_t stream, struct error *err);
+int cuda_shared_gate_op(struct cuda_executor *executor, const struct program_op *op,
+                        cudaStream_t stream, struct error *err);
+int cuda_route_op(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
+                  struct error *err);
+
+/** Launches the products of a device that wait. @return 0, or -1 with `err` set */
+int cuda_flush_products(struct cuda_executor *executor, int device, struct error *err);
+
+/** Whether `next` may join the products that wait behind `last`. */
+bool cuda_products_go_on(const struct cuda_executor *executor, const struct program_op *last,
+                         const struct program_op *next);
+
+/**
+ * Where `op`, which is about to write `x`, (tokens, columns), should write it quantised as well:
+ * for the product behind it. `to->bytes` is NULL where there is none.
+ *
+ * @return 0, or -1 with `err` set
+ */
+int cuda_activations_ahead(struct cuda_executor *executor, const struct program_op *op,
+                           const float *x, uint64_t columns, struct activations *to,
+                           struct error *err);
+
+/* ---- cuda_fuse.cu ---- */
+
+/**
+ * Launches `op` and some of the `left` - 1 operations behind it as one kernel, where it knows one.
+ *
+ * @param taken how many; 0: none, nothing was launched
+ * @return 0, or -1 with `err` set
+ */
+int cuda_fuse(struct cuda_executor *executor, const struct program_op *op, uint32_t left,
+              cudaStream_t stream, uint32_t *taken, struct error *err);
+
 /* ---- cuda_ops.cu ---- */
 
 /** Chunks of positions that attention of the step's tokens covers at most. */
 uint32_t cuda_attend_chunks_of(struct cuda_executor *executor, bool sliding);
 
+/** Rotary frequencies of a ROPE on its device. NULL with `err` set on failure. */
+const double *cuda_frequencies_of(struct cuda_executor *executor, const struct program_op *op,
+                                  struct error *err);
+
 /** Launches an operation of a device. @return 0, or -1 with `err` set */
 int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
                 struct error *err);
-
-/** Sums of all tokens, on a device. */
-int64_t *cuda_sums_out(struct cuda_executor *executor, struct program_operand operand,
-                       const struct program_op *op, struct error *err);
 
 /* ---- cuda_copy.cu ---- */
 

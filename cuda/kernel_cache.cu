@@ -3,6 +3,7 @@
 #include "cuda/kernel_cache_value.cuh"
 #include "cuda/kernel_turn.cuh"
 #include "cuda/kernels.h"
+#include "cuda/launch.cuh"
 
 enum { THREADS = 128 };
 
@@ -11,21 +12,28 @@ __device__ __forceinline__ char *cache_block(enum tensor_type type, void *cache,
     return (char *)cache + index / arith_type_columns(type) * arith_type_bytes(type);
 }
 
-/* Grid: (tokens, width / 32 / THREADS). A thread writes 32 values; of F16 there may be fewer at
- * the end. */
+/* Values that a thread stores. */
+__host__ __device__ static uint32_t stored_at_once(enum tensor_type type)
+{
+    return type == TENSOR_TYPE_F16 ? 1 : ARITH_BLOCK;
+}
+
+/* Grid: (tokens, width / stored_at_once() / THREADS). */
 __global__ void store_kernel(struct cuda_store store, const float *x, void *cache)
 {
-    uint64_t at = ((uint64_t)blockIdx.y * THREADS + threadIdx.x) * ARITH_BLOCK;
+    uint64_t at = ((uint64_t)blockIdx.y * THREADS + threadIdx.x) * stored_at_once(store.type);
     uint32_t t = blockIdx.x;
+
+    launch_begin();
+    if (at >= store.width)
+        return;
+
     uint64_t out = store.tokens[t].cell[store.sliding] * store.row + store.first + at;
     const float *in = x + t * store.width + at;
     float values[ARITH_BLOCK];
 
-    if (at >= store.width)
-        return;
     if (store.type == TENSOR_TYPE_F16) {
-        for (uint64_t i = 0; i < ARITH_BLOCK && at + i < store.width; i++)
-            ((uint16_t *)cache)[out + i] = arith_f16_from_f32(in[i]);
+        ((uint16_t *)cache)[out] = arith_f16_from_f32(*in);
         return;
     }
     for (int i = 0; i < ARITH_BLOCK; i++)
@@ -36,14 +44,14 @@ __global__ void store_kernel(struct cuda_store store, const float *x, void *cach
 int cuda_store(const struct cuda_store *store, const float *x, void *cache, cudaStream_t stream,
                struct error *err)
 {
-    uint64_t blocks = (store->width + ARITH_BLOCK - 1) / ARITH_BLOCK;
+    uint64_t threads = store->width / stored_at_once(store->type);
 
     if (store->token_count == 0 || store->width == 0)
         return 0;
 
-    dim3 grid(store->token_count, (unsigned)((blocks + THREADS - 1) / THREADS));
+    dim3 grid(store->token_count, (unsigned)((threads + THREADS - 1) / THREADS));
 
-    store_kernel<<<grid, THREADS, 0, stream>>>(*store, x, cache);
+    launch_overlapping(store_kernel, grid, THREADS, 0, stream, *store, x, cache);
     return cuda_launched("store", err);
 }
 

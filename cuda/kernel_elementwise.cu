@@ -1,6 +1,7 @@
 /* What is computed value by value: a thread takes every so many-th. */
 #include "cuda/cuda_check.h"
 #include "cuda/kernels.h"
+#include "cuda/launch.cuh"
 
 extern "C" {
 #include "ref/arith.h"
@@ -19,6 +20,7 @@ static unsigned blocks_for(uint64_t n)
 
 template <typename F> __global__ void __launch_bounds__(THREADS) each_kernel(uint64_t n, F f)
 {
+    launch_begin();
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
          i += (uint64_t)gridDim.x * THREADS)
         f(i);
@@ -29,7 +31,33 @@ static int each(const char *name, uint64_t n, cudaStream_t stream, struct error 
 {
     if (n == 0)
         return 0;
-    each_kernel<<<blocks_for(n), THREADS, 0, stream>>>(n, f);
+    launch_overlapping(each_kernel<F>, dim3(blocks_for(n)), THREADS, 0, stream, n, f);
+    return cuda_launched(name, err);
+}
+
+/* Grid: (columns / THREADS, rows): values as a product reads them. */
+template <typename F>
+__global__ void __launch_bounds__(THREADS)
+    quantised_kernel(uint32_t columns, struct activations to, F f)
+{
+    const uint32_t column = blockIdx.x * THREADS + threadIdx.x;
+
+    launch_begin();
+    if (column < columns)
+        activations_store(to, blockIdx.y, column, f.value((uint64_t)blockIdx.y * columns + column));
+}
+
+/* Rows of `columns`, written by f, or quantised where `to` has bytes. */
+template <typename F>
+static int each_of_rows(const char *name, uint64_t n, uint64_t columns,
+                        const struct activations *to, cudaStream_t stream, struct error *err, F f)
+{
+    if (to->bytes == nullptr || n == 0)
+        return each(name, n, stream, err, f);
+
+    dim3 grid((unsigned)((columns + THREADS - 1) / THREADS), (unsigned)(n / columns));
+
+    launch_overlapping(quantised_kernel<F>, grid, THREADS, 0, stream, (uint32_t)columns, *to, f);
     return cuda_launched(name, err);
 }
 
@@ -53,16 +81,21 @@ struct gate_values {
     const float *x, *gate;
     float *y;
 
+    __device__ float value(uint64_t i) const
+    {
+        return arith_canonical(x[i] * arith_sigmoid(gate[i]));
+    }
+
     __device__ void operator()(uint64_t i) const
     {
-        y[i] = arith_canonical(x[i] * arith_sigmoid(gate[i]));
+        y[i] = value(i);
     }
 };
 
-int cuda_gate(const float *x, const float *gate, uint64_t n, float *y, cudaStream_t stream,
-              struct error *err)
+int cuda_gate(const float *x, const float *gate, uint64_t n, float *y, uint64_t columns,
+              const struct activations *quantised, cudaStream_t stream, struct error *err)
 {
-    return each("gate", n, stream, err, gate_values{x, gate, y});
+    return each_of_rows("gate", n, columns, quantised, stream, err, gate_values{x, gate, y});
 }
 
 struct glu_values {
@@ -70,16 +103,21 @@ struct glu_values {
     bool gelu;
     float *y;
 
+    __device__ float value(uint64_t i) const
+    {
+        return arith_canonical((gelu ? arith_gelu_tanh(gate[i]) : arith_silu(gate[i])) * up[i]);
+    }
+
     __device__ void operator()(uint64_t i) const
     {
-        y[i] = arith_canonical((gelu ? arith_gelu_tanh(gate[i]) : arith_silu(gate[i])) * up[i]);
+        y[i] = value(i);
     }
 };
 
-int cuda_glu(const float *gate, const float *up, bool gelu, uint64_t n, float *y,
-             cudaStream_t stream, struct error *err)
+int cuda_glu(const float *gate, const float *up, bool gelu, uint64_t n, float *y, uint64_t columns,
+             const struct activations *quantised, cudaStream_t stream, struct error *err)
 {
-    return each("glu", n, stream, err, glu_values{gate, up, gelu, y});
+    return each_of_rows("glu", n, columns, quantised, stream, err, glu_values{gate, up, gelu, y});
 }
 
 struct softcap_values {
@@ -177,6 +215,7 @@ __global__ void select_kernel(const float *x, const struct program_token *tokens
     uint32_t t = blockIdx.x;
     uint64_t row = 0;
 
+    launch_begin();
     if (tokens[t].output == 0)
         return;
     for (uint32_t i = 0; i < t; i++)
@@ -188,7 +227,7 @@ __global__ void select_kernel(const float *x, const struct program_token *tokens
 int cuda_select(const float *x, const struct program_token *tokens, uint32_t count, uint64_t n,
                 float *y, cudaStream_t stream, struct error *err)
 {
-    select_kernel<<<count, THREADS, 0, stream>>>(x, tokens, n, y);
+    launch_overlapping(select_kernel, dim3(count), THREADS, 0, stream, x, tokens, n, y);
     return cuda_launched("select", err);
 }
 

@@ -1,6 +1,7 @@
 /* Sums of int64 parts that lie in one GPU's memory. */
 #include "cuda/cuda_check.h"
 #include "cuda/kernels.h"
+#include "cuda/launch.cuh"
 
 enum { THREADS = 256 };
 
@@ -8,6 +9,7 @@ static const uint64_t blocks_max = 1024;
 
 __global__ void __launch_bounds__(THREADS) sum_parts_kernel(cuda_members members, uint64_t n)
 {
+    launch_begin();
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
          i += (uint64_t)gridDim.x * THREADS) {
         uint64_t sum = 0;
@@ -26,7 +28,8 @@ int cuda_sum_parts(const struct cuda_members *members, uint64_t n, cudaStream_t 
 
     if (n == 0)
         return 0;
-    sum_parts_kernel<<<(unsigned)(blocks < blocks_max ? blocks : blocks_max), THREADS, 0, stream>>>(
-        *members, n);
+    launch_overlapping(sum_parts_kernel,
+                       dim3((unsigned)(blocks < blocks_max ? blocks : blocks_max)), THREADS, 0,
+                       stream, *members, n);
     return cuda_launched("sum_parts", err);
 }

@@ -2,12 +2,14 @@
 #include "cuda/cuda_check.h"
 #include "cuda/kernel_turn.cuh"
 #include "cuda/kernels.h"
+#include "cuda/launch.cuh"
 
 /* Grid: (tokens); a thread a pair, in turns. */
 __global__ void rope_kernel(struct rope rope, float *x)
 {
     uint32_t t = blockIdx.x, pairs = rope.turned / 2;
 
+    launch_begin();
     for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x) {
         float *head = x + (uint64_t)t * rope.heads * rope.dim;
         uint32_t first, second;
@@ -26,6 +28,6 @@ int cuda_rope(const struct rope *rope, float *x, cudaStream_t stream, struct err
 
     if (rope->token_count == 0 || rope->heads == 0)
         return 0;
-    rope_kernel<<<rope->token_count, threads, 0, stream>>>(*rope, x);
+    launch_overlapping(rope_kernel, dim3(rope->token_count), threads, 0, stream, *rope, x);
     return cuda_launched("rope", err);
 }

@@ -1,6 +1,7 @@
 /* The router: exponentials side by side, sums and choices by one thread in the order of experts. */
 #include "cuda/cuda_check.h"
 #include "cuda/kernels.h"
+#include "cuda/launch.cuh"
 
 extern "C" {
 #include "ref/arith.h"
@@ -35,6 +36,7 @@ __global__ void __launch_bounds__(THREADS)
     struct program_route *chosen = out + (uint64_t)blockIdx.x * r.used;
     float sum = 0.0f;
 
+    launch_begin();
     if (threadIdx.x == 0) {
         float largest = logits[0];
 
@@ -70,6 +72,7 @@ int cuda_route(const struct cuda_route *route, struct program_route *out, cudaSt
 {
     if (route->tokens == 0)
         return 0;
-    route_kernel<<<route->tokens, THREADS, route->experts * sizeof(float), stream>>>(*route, out);
+    launch_overlapping(route_kernel, dim3(route->tokens), THREADS, route->experts * sizeof(float),
+                       stream, *route, out);
     return cuda_launched("route", err);
 }

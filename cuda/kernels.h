@@ -5,6 +5,8 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/activations.cuh"
+
 extern "C" {
 #include "ref/kernels.h"
 #include "sim/error.h"
@@ -12,18 +14,31 @@ extern "C" {
 
 /* ---- kernel_norm.cu ---- */
 
-/* Rows of n; `weight` NULL: 1. With `gate`, the result times silu(gate). `y` may be `x`. */
-int cuda_rms_norm(const float *x, const float *weight, const float *gate, float eps, uint64_t rows,
-                  uint64_t n, float *y, cudaStream_t stream, struct error *err);
+/* A norm of rows of n values. */
+struct cuda_norm {
+    const float *x;
+    const int64_t *sums; /* not NULL: x plus these is what the norm is of, and ... */
+    float *joined;       /* ... where that goes; it may be `x` */
+    const float *weight; /* (n); NULL: 1 */
+    const float *gate;   /* not NULL: the result times silu(gate) */
+    float eps;
+    uint64_t n;
+    float *y; /* it may be `x` */
+    struct activations quantised;
+};
+
+int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stream,
+                  struct error *err);
 
 /* ---- kernel_elementwise.cu: n values; the output may be an input ---- */
 
 int cuda_join(const float *a, const float *b, uint64_t n, float *y, cudaStream_t stream,
               struct error *err);
-int cuda_gate(const float *x, const float *gate, uint64_t n, float *y, cudaStream_t stream,
-              struct error *err);
-int cuda_glu(const float *gate, const float *up, bool gelu, uint64_t n, float *y,
-             cudaStream_t stream, struct error *err);
+/* Rows of `columns`; where `quantised` has bytes, they are written instead of y. */
+int cuda_gate(const float *x, const float *gate, uint64_t n, float *y, uint64_t columns,
+              const struct activations *quantised, cudaStream_t stream, struct error *err);
+int cuda_glu(const float *gate, const float *up, bool gelu, uint64_t n, float *y, uint64_t columns,
+             const struct activations *quantised, cudaStream_t stream, struct error *err);
 int cuda_softcap(const float *x, float cap, uint64_t n, float *y, cudaStream_t stream,
                  struct error *err);
 /* y = x times factors[0], or factors[i % columns] times `root` where `columns` is not 0. */
@@ -59,6 +74,37 @@ int cuda_sum_parts(const struct cuda_members *members, uint64_t n, cudaStream_t 
 
 /* As struct ref_kernels; frequencies in the GPU's memory. */
 int cuda_rope(const struct rope *rope, float *x, cudaStream_t stream, struct error *err);
+
+/* ---- kernel_heads.cu ---- */
+
+/* Rows of heads of one kind, (tokens, heads, dim), on their way from a product to attention. */
+struct cuda_head_rows {
+    const float *in;
+    uint32_t step; /* values from one head of `in` to the next */
+    float *out;    /* (tokens, heads, dim) */
+    uint32_t heads, dim;
+    bool normed;
+    const float *norm; /* (dim); NULL: 1 */
+    void *cache;       /* NULL: not stored */
+    enum tensor_type cache_type;
+    uint64_t cache_row, cache_first; /* values of a row; those before these heads */
+};
+
+/* Heads of a step, split, normed, turned and stored as the operations one by one would. */
+struct cuda_heads {
+    const struct program_token *tokens;
+    uint32_t token_count;
+    struct cuda_head_rows query, key, value;
+    float *gate; /* (tokens, heads, dim): what lies behind each head of query.in; NULL */
+    float eps;
+    uint32_t turned;
+    bool halves, sliding;
+    const double *frequencies;
+};
+
+enum { CUDA_HEADS_DIM_MAX = 256 }; /* a multiple of 32 */
+
+int cuda_heads(const struct cuda_heads *heads, cudaStream_t stream, struct error *err);
 
 /* ---- kernel_cache.cu ---- */
 

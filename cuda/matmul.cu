@@ -158,46 +158,77 @@ int cuda_matmul_pack(const struct cuda_weight *weight, void *packed, cudaStream_
                       "matmul_fast_pack", err);
 }
 
-static int multiply_fast(const struct cuda_product *product, void *scratch, cudaStream_t stream,
-                         struct error *err)
+size_t cuda_matmul_activation_bytes(const struct cuda_weight *weight, uint32_t tokens)
 {
-    const struct cuda_weight *weight = product->weight;
     struct matmul_fast fast = fast_of(weight);
-    struct matmul_fast_output output = {};
 
-    output.f32 = product->out;
-    output.sums = product->sums;
-    output.stride = weight->rows;
-    if (product->sums != nullptr &&
-        cuda_check(cudaMemsetAsync(product->sums, 0,
-                                   product->tokens * weight->rows * sizeof(int64_t), stream),
-                   "cudaMemsetAsync", err) != 0)
-        return -1;
-    if (!product->quantised &&
-        cuda_check(matmul_fast_quantise(&fast, product->x, weight->columns, product->tokens,
-                                        scratch, MATMUL_FAST_OVERLAP, stream),
-                   "matmul_fast_quantise", err) != 0)
-        return -1;
-    return cuda_check(matmul_fast_product(&fast, weight->packed, scratch, product->tokens, nullptr,
-                                          output, product->workspace, MATMUL_FAST_OVERLAP, stream),
-                      "matmul_fast_product", err);
+    return matmul_fast_activation_bytes(&fast, tokens);
 }
 
-size_t cuda_matmul_workspace(const struct cuda_product *product)
+struct activations cuda_matmul_activations(const struct cuda_weight *weight, uint32_t tokens,
+                                           void *bytes)
 {
-    return product->weight->packed != nullptr ? matmul_fast_workspace_bytes(product->weight->rows)
-                                              : 0;
+    struct matmul_fast fast = fast_of(weight);
+
+    return activations_of(&fast, tokens, bytes);
+}
+
+int cuda_matmul_quantise(const struct cuda_product *product, void *activations, cudaStream_t stream,
+                         struct error *err)
+{
+    struct matmul_fast fast = fast_of(product->weight);
+
+    return cuda_check(matmul_fast_quantise(&fast, product->x, product->weight->columns,
+                                           product->tokens, activations, MATMUL_FAST_OVERLAP,
+                                           stream),
+                      "matmul_fast_quantise", err);
+}
+
+static struct matmul_fast_part part_of(const struct cuda_product *product)
+{
+    struct matmul_fast_part part = {};
+
+    part.packed = product->weight->packed;
+    part.rows = product->weight->rows;
+    part.output.f32 = product->out;
+    part.output.sums = product->sums;
+    part.output.stride = product->weight->rows;
+    return part;
+}
+
+int cuda_matmul_packed(const struct cuda_product *products, uint32_t count, const void *activations,
+                       void *workspace, cudaStream_t stream, struct error *err)
+{
+    struct matmul_fast fast = fast_of(products[0].weight);
+    struct matmul_fast_part parts[MATMUL_FAST_PARTS];
+
+    for (uint32_t p = 0; p < count; p++)
+        parts[p] = part_of(&products[p]);
+    if (count == 1)
+        return cuda_check(matmul_fast_product(&fast, parts[0].packed, activations,
+                                              products[0].tokens, nullptr, parts[0].output,
+                                              workspace, MATMUL_FAST_OVERLAP, stream),
+                          "matmul_fast_product", err);
+    return cuda_check(matmul_fast_decode_parts(&fast, parts, count, activations, products[0].tokens,
+                                               nullptr, workspace, MATMUL_FAST_OVERLAP, stream),
+                      "matmul_fast_decode_parts", err);
+}
+
+size_t cuda_matmul_workspace(const struct cuda_product *products, uint32_t count)
+{
+    uint64_t rows = 0;
+
+    for (uint32_t p = 0; p < count; p++)
+        rows += (uint64_t)matmul_fast_row_tiles(products[p].weight->rows) * MATMUL_FAST_ROWS;
+    return count > 0 ? matmul_fast_workspace_bytes(rows) : 0;
 }
 
 size_t cuda_matmul_scratch(const struct cuda_product *product)
 {
     struct matmul_inputs inputs;
-    struct matmul_fast fast = fast_of(product->weight);
     char base; /* pointers are only counted from it */
 
-    if (product->weight->packed != nullptr)
-        return padded(matmul_fast_activation_bytes(&fast, product->tokens));
-    return cut_scratch(product, &base, &inputs);
+    return product->weight->packed != nullptr ? 0 : cut_scratch(product, &base, &inputs);
 }
 
 /* ---- products ---- */
@@ -227,8 +258,6 @@ int cuda_matmul(const struct cuda_product *product, void *scratch, cudaStream_t 
 
     if (product->tokens == 0 || weight->rows == 0)
         return 0;
-    if (weight->packed != nullptr)
-        return multiply_fast(product, scratch, stream, err);
     if (check_product(product, err) != 0)
         return -1;
     cut_scratch(product, (char *)scratch, &inputs);

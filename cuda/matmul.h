@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/activations.cuh"
+
 extern "C" {
 #include "sim/program.h"
 #include "sim/tensor_type.h"
@@ -30,13 +32,11 @@ struct cuda_product {
     uint32_t tokens, x_divide;
     /* Experts: row t takes matrix routes[t].expert. NULL: the only one, and weight 1. */
     const struct program_route *routes;
-    bool weighted;  /* routes[t].weight multiplies each group's partial sum in fp32 */
-    float limit;    /* arith_limit() of all terms of an output */
-    bool quantised; /* the scratch holds x as the product before left it, of a like weight */
+    bool weighted; /* routes[t].weight multiplies each group's partial sum in fp32 */
+    float limit;   /* arith_limit() of all terms of an output */
     /* One of the two is set: (tokens, rows) fixed-point sums, or those rounded to f32. */
     int64_t *sums;
     float *out;
-    void *workspace; /* of cuda_matmul_workspace() bytes, one of each stream: all 0 at first */
 };
 
 /** Whether a weight can be packed for the fast kernels: quantised ones but experts. */
@@ -47,9 +47,35 @@ size_t cuda_matmul_packed_bytes(const struct cuda_weight *weight);
 int cuda_matmul_pack(const struct cuda_weight *weight, void *packed, cudaStream_t stream,
                      struct error *err);
 
-/** Bytes of scratch that cuda_matmul() needs, and of its workspace. */
+/* ---- with packed weights ---- */
+
+/** Bytes of quantised activations of a product with `weight`. */
+size_t cuda_matmul_activation_bytes(const struct cuda_weight *weight, uint32_t tokens);
+
+/** The same for kernels that quantise what they compute; `weight` has one segment. */
+struct activations cuda_matmul_activations(const struct cuda_weight *weight, uint32_t tokens,
+                                           void *bytes);
+
+/** Quantises the product's x. @return 0, or -1 with `err` set */
+int cuda_matmul_quantise(const struct cuda_product *product, void *activations, cudaStream_t stream,
+                         struct error *err);
+
+/** Bytes that cuda_matmul_packed() needs beside: one workspace of each stream, all 0 at first. */
+size_t cuda_matmul_workspace(const struct cuda_product *products, uint32_t count);
+
+/**
+ * Computes products with packed weights: one, or up to MATMUL_FAST_PARTS of the same few tokens
+ * with weights that differ in nothing but their rows.
+ *
+ * @return 0, or -1 with `err` set
+ */
+int cuda_matmul_packed(const struct cuda_product *products, uint32_t count, const void *activations,
+                       void *workspace, cudaStream_t stream, struct error *err);
+
+/* ---- with others ---- */
+
+/** Bytes of scratch that cuda_matmul() needs. */
 size_t cuda_matmul_scratch(const struct cuda_product *product);
-size_t cuda_matmul_workspace(const struct cuda_product *product);
 
 /**
  * Computes a product. Flags stay flags: an output that a flagged group takes part in is

@@ -12,15 +12,22 @@
 #define PAIRS_MAX 8
 #define STAGES_MAX 24
 
-struct decode {
+/* A weight whose row tiles follow those of the parts before. */
+struct decode_part {
     const uint8_t *packed;
+    uint64_t rows;
+    uint32_t tile_first, tile_end;
+    struct matmul_fast_output output;
+};
+
+struct decode {
+    struct decode_part parts[MATMUL_FAST_PARTS];
+    uint32_t part_count;
     const uint8_t *activations; /* (windows) records */
     const float *token_scales;  /* or NULL */
-    uint64_t rows;
     uint32_t tokens;
     uint32_t groups, group_windows, row_tiles;
     float limit;
-    struct matmul_fast_output output;
     /* workspace */
     unsigned long long *total; /* (tokens, rows padded to tiles) */
     uint32_t *flagged;         /* (rows padded): a bit for each token */
@@ -32,11 +39,54 @@ static __host__ __device__ constexpr bool has_min(int type)
     return type == TENSOR_TYPE_Q4_K || type == TENSOR_TYPE_Q5_K;
 }
 
-/* First unit of a part of `units` cut into `parts`. */
-static __device__ __forceinline__ uint32_t share_begin(uint32_t units, uint32_t part,
-                                                       uint32_t parts)
+/* First unit of a share of `units` dealt to `shares`. */
+static __device__ __forceinline__ uint32_t share_begin(uint32_t units, uint32_t share,
+                                                       uint32_t shares)
 {
-    return (uint32_t)((uint64_t)units * part / parts);
+    return (uint32_t)((uint64_t)units * share / shares);
+}
+
+static __device__ __forceinline__ const struct decode_part &part_of(const struct decode &decode,
+                                                                    uint32_t tile)
+{
+    uint32_t p = 0;
+
+    while (p + 1 < decode.part_count && tile >= decode.parts[p].tile_end)
+        p++;
+    return decode.parts[p];
+}
+
+/* Where the tiles of units from `unit` on lie: one after another until a part ends. */
+struct weight_walk {
+    const uint8_t *at;
+    uint32_t left; /* windows up to the part's end */
+    uint32_t part;
+};
+
+static __device__ __forceinline__ struct weight_walk walk_from(const struct decode &decode,
+                                                               uint32_t unit, uint32_t tile_bytes)
+{
+    const uint32_t windows = decode.groups * decode.group_windows, tile = unit / decode.groups;
+    const struct decode_part &part = part_of(decode, tile);
+    const uint32_t begin = (unit - part.tile_first * decode.groups) * decode.group_windows;
+    struct weight_walk walk;
+
+    walk.at = part.packed + (uint64_t)begin * tile_bytes;
+    walk.left = (part.tile_end - part.tile_first) * windows - begin;
+    walk.part = (uint32_t)(&part - decode.parts);
+    return walk;
+}
+
+static __device__ __forceinline__ void walk_on(const struct decode &decode,
+                                               struct weight_walk *walk, uint32_t tile_bytes)
+{
+    walk->at += tile_bytes;
+    if (--walk->left > 0 || walk->part + 1 == decode.part_count)
+        return;
+    walk->part++;
+    walk->at = decode.parts[walk->part].packed;
+    walk->left = (decode.parts[walk->part].tile_end - decode.parts[walk->part].tile_first) *
+                 decode.groups * decode.group_windows;
 }
 
 /* One window of a row: 4 steps of the chains. */
@@ -108,17 +158,20 @@ static __device__ __forceinline__ void window_fma(const uint8_t *tile, const uin
     }
 }
 
+/* `row` is counted over all parts' tiles. */
 static __device__ __forceinline__ void store(const struct decode &decode, int t, uint64_t row,
                                              int64_t sum)
 {
-    const uint64_t at = t * decode.output.stride + row;
+    const struct decode_part &part = part_of(decode, (uint32_t)(row / MATMUL_FAST_ROWS));
+    const uint64_t own = row - (uint64_t)part.tile_first * MATMUL_FAST_ROWS;
+    const uint64_t at = t * part.output.stride + own;
 
-    if (row >= decode.rows)
+    if (own >= part.rows)
         return;
-    if (decode.output.f32 != NULL)
-        decode.output.f32[at] = arith_from_fixed(sum);
+    if (part.output.f32 != NULL)
+        part.output.f32[at] = arith_from_fixed(sum);
     else
-        decode.output.sums[at] = arith_fixed_add(decode.output.sums[at], sum);
+        part.output.sums[at] = sum;
 }
 
 /* Which pair of all blocks has a unit; none is without units where this is asked. */
@@ -337,15 +390,14 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYP
         const uint32_t filled = matmul_fast_shared(full + pair * STAGES);
         const uint32_t emptied = matmul_fast_shared(empty + pair * STAGES);
         const uint32_t stages = matmul_fast_shared(ring) + pair * STAGES * shape::BYTES;
-        const uint8_t *weights =
-            decode.packed + (uint64_t)(begin + pair_begin) * windows * shape::TILE;
+        struct weight_walk weights = walk_from(decode, begin + pair_begin, shape::TILE);
         uint32_t window = (begin + pair_begin) % decode.groups * windows, s = 0, phase = 0;
         const uint8_t *record = decode.activations + (uint64_t)window * MATMUL_FAST_RECORD;
 
         for (uint32_t step = 0; step < steps && step < STAGES; step++) {
             mbarrier_expect(filled + step * 8, shape::BYTES);
-            bulk_copy(stages + step * shape::BYTES, weights, shape::TILE, filled + step * 8);
-            weights += shape::TILE;
+            bulk_copy(stages + step * shape::BYTES, weights.at, shape::TILE, filled + step * 8);
+            walk_on(decode, &weights, shape::TILE);
         }
         asm volatile("griddepcontrol.wait;" ::: "memory");
         for (uint32_t step = 0; step < steps; step++) {
@@ -354,8 +406,8 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYP
             if (step >= STAGES) {
                 mbarrier_wait(emptied + s * 8, phase ^ 1);
                 mbarrier_expect(filled + s * 8, shape::BYTES);
-                bulk_copy(stage, weights, shape::TILE, filled + s * 8);
-                weights += shape::TILE;
+                bulk_copy(stage, weights.at, shape::TILE, filled + s * 8);
+                walk_on(decode, &weights, shape::TILE);
             }
             bulk_copy(stage + shape::TILE, record, shape::COPIED, filled + s * 8);
             record += MATMUL_FAST_RECORD;
@@ -439,7 +491,7 @@ static __global__ void __launch_bounds__(PORTABLE_PAIRS * 64)
     const uint32_t pair = threadIdx.x / 64, r = threadIdx.x % 64;
     const uint32_t pair_begin = share_begin(count, pair, PORTABLE_PAIRS);
     const uint32_t pair_count = share_begin(count, pair + 1, PORTABLE_PAIRS) - pair_begin;
-    const uint8_t *weights = decode.packed + (uint64_t)(begin + pair_begin) * windows * TILE;
+    struct weight_walk weights = walk_from(decode, begin + pair_begin, TILE);
     uint32_t tile = (begin + pair_begin) / decode.groups;
     uint32_t group = (begin + pair_begin) % decode.groups, held = 0, flagged = 0;
     int64_t total[TOKENS] = {};
@@ -454,9 +506,9 @@ static __global__ void __launch_bounds__(PORTABLE_PAIRS * 64)
                 (const float *)(decode.activations +
                                 ((uint64_t)group * windows + w) * MATMUL_FAST_RECORD);
 
-            window_fma<TYPE, TOKENS>(weights, (const uint8_t *)(record + 64), record, record + 32,
-                                     r, acc);
-            weights += TILE;
+            window_fma<TYPE, TOKENS>(weights.at, (const uint8_t *)(record + 64), record,
+                                     record + 32, r, acc);
+            walk_on(decode, &weights, TILE);
         }
         convert<TOKENS>(decode, acc, token_scales, total, &flagged);
         held++;
@@ -525,20 +577,19 @@ static cudaError_t launch_tokens(struct decode *decode, int sms, unsigned flags,
     return launch<TYPE, 8>(decode, sms, flags, stream);
 }
 
-cudaError_t matmul_fast_decode(const struct matmul_fast *matmul, const void *packed,
-                               const void *activations, uint32_t tokens, const float *scales,
-                               struct matmul_fast_output output, void *workspace, unsigned flags,
-                               cudaStream_t stream)
+cudaError_t matmul_fast_decode_parts(const struct matmul_fast *matmul,
+                                     const struct matmul_fast_part *parts, uint32_t part_count,
+                                     const void *activations, uint32_t tokens, const float *scales,
+                                     void *workspace, unsigned flags, cudaStream_t stream)
 {
     const uint32_t windows = matmul_fast_windows(matmul);
-    const uint32_t row_tiles = matmul_fast_row_tiles(matmul->rows);
-    const uint64_t padded = (uint64_t)row_tiles * MATMUL_FAST_ROWS;
     struct decode decode = {};
+    uint64_t padded;
     int device, sms, major;
     cudaError_t error;
 
     if (!matmul_fast_takes(matmul) || tokens == 0 || tokens > MATMUL_FAST_DECODE_TOKENS ||
-        (output.f32 == NULL) == (output.sums == NULL))
+        part_count == 0 || part_count > MATMUL_FAST_PARTS)
         return cudaErrorInvalidValue;
     if ((error = cudaGetDevice(&device)) != cudaSuccess ||
         (error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device)) !=
@@ -548,16 +599,26 @@ cudaError_t matmul_fast_decode(const struct matmul_fast *matmul, const void *pac
         return error;
     if (major < 9)
         flags |= MATMUL_FAST_PORTABLE;
-    decode.packed = (const uint8_t *)packed;
+    for (uint32_t p = 0; p < part_count; p++) {
+        struct decode_part *part = &decode.parts[p];
+
+        if (parts[p].rows == 0 || (parts[p].output.f32 == NULL) == (parts[p].output.sums == NULL))
+            return cudaErrorInvalidValue;
+        part->packed = (const uint8_t *)parts[p].packed;
+        part->rows = parts[p].rows;
+        part->output = parts[p].output;
+        part->tile_first = decode.row_tiles;
+        decode.row_tiles += matmul_fast_row_tiles(parts[p].rows);
+        part->tile_end = decode.row_tiles;
+    }
+    padded = (uint64_t)decode.row_tiles * MATMUL_FAST_ROWS;
+    decode.part_count = part_count;
     decode.activations = (const uint8_t *)activations;
     decode.token_scales = scales;
-    decode.rows = matmul->rows;
     decode.tokens = tokens;
     decode.group_windows = matmul->group / MATMUL_FAST_COLUMNS;
     decode.groups = windows / decode.group_windows;
-    decode.row_tiles = row_tiles;
     decode.limit = arith_limit(matmul->groups_total) * 0x1p30f;
-    decode.output = output;
     decode.total = (unsigned long long *)((uint8_t *)workspace + MATMUL_FAST_SCRATCH);
     decode.flagged = (uint32_t *)(decode.total + MATMUL_FAST_DECODE_TOKENS * padded);
     decode.counted = decode.flagged + padded;
@@ -574,4 +635,18 @@ cudaError_t matmul_fast_decode(const struct matmul_fast *matmul, const void *pac
     default:
         return launch_tokens<TENSOR_TYPE_Q6_K>(&decode, sms, flags, stream);
     }
+}
+
+cudaError_t matmul_fast_decode(const struct matmul_fast *matmul, const void *packed,
+                               const void *activations, uint32_t tokens, const float *scales,
+                               struct matmul_fast_output output, void *workspace, unsigned flags,
+                               cudaStream_t stream)
+{
+    struct matmul_fast_part part = {};
+
+    part.packed = packed;
+    part.rows = matmul->rows;
+    part.output = output;
+    return matmul_fast_decode_parts(matmul, &part, 1, activations, tokens, scales, workspace, flags,
+                                    stream);
 }

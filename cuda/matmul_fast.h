@@ -14,8 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "sim/tensor_type.h"
-
 #ifdef __CUDACC__
 #define MATMUL_FAST_FN static constexpr __host__ __device__ __forceinline__
 #elif defined(__GNUC__)
@@ -28,6 +26,8 @@
 extern "C" {
 #endif
 
+#include "sim/tensor_type.h"
+
 /* The part of a weight that a device holds: as struct matmul, without where it lies. */
 struct matmul_fast {
     enum tensor_type type; /* Q8_0, Q4_0, Q4_K, Q5_K, Q6_K */
@@ -39,8 +39,7 @@ struct matmul_fast {
 };
 
 /* Where a product goes: one of `f32` and `sums` is NULL. (tokens, rows), `stride` elements from
- * token to token. f32 is arith_from_fixed() of the sum; to `sums` it is added by
- * arith_fixed_add(). */
+ * token to token. f32 is arith_from_fixed() of the sum. */
 struct matmul_fast_output {
     float *f32;
     int64_t *sums;
@@ -113,6 +112,26 @@ cudaError_t matmul_fast_decode(const struct matmul_fast *matmul, const void *pac
                                const void *activations, uint32_t tokens, const float *scales,
                                struct matmul_fast_output output, void *workspace, unsigned flags,
                                cudaStream_t stream);
+
+/* One of several weights of one launch. */
+struct matmul_fast_part {
+    const void *packed;
+    uint64_t rows;
+    struct matmul_fast_output output;
+};
+
+#define MATMUL_FAST_PARTS 4 /* at most */
+
+/**
+ * Products of the same 1 to 8 tokens with weights that differ in nothing but their rows.
+ *
+ * @param matmul    its rows are not read
+ * @param workspace for rows in whole tiles of 64 of all parts
+ */
+cudaError_t matmul_fast_decode_parts(const struct matmul_fast *matmul,
+                                     const struct matmul_fast_part *parts, uint32_t part_count,
+                                     const void *activations, uint32_t tokens, const float *scales,
+                                     void *workspace, unsigned flags, cudaStream_t stream);
 
 /** A product of 9 and more tokens; else as matmul_fast_decode(). */
 cudaError_t matmul_fast_prefill(const struct matmul_fast *matmul, const void *packed,

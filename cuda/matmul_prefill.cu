@@ -292,8 +292,7 @@ finish(const outputs<TOKENS> &out, const struct prefill &prefill, const struct p
             prefill.output.f32[to] =
                 flagged >> o & 1 ? arith_nan() : (float)sums[o] * 0x1p-30f; /* arith_from_fixed() */
         else
-            prefill.output.sums[to] =
-                arith_fixed_add(prefill.output.sums[to], flagged >> o & 1 ? ARITH_FLAG : sums[o]);
+            prefill.output.sums[to] = flagged >> o & 1 ? ARITH_FLAG : sums[o];
     }
 }
 

@@ -1,0 +1,119 @@
+/* Heads between the products of attention: a warp a head of a token. */
+#include "cuda/cuda_check.h"
+#include "cuda/kernel_turn.cuh"
+#include "cuda/kernels.h"
+#include "cuda/launch.cuh"
+
+enum { WARPS = 4, EACH_MAX = CUDA_HEADS_DIM_MAX / 32 };
+
+/* The scale of a norm, by arith_sum_squares(): lanes beyond the head are 0, which changes no sum
+ * of squares. */
+static __device__ float norm_scale(const float *head, uint32_t dim, float eps)
+{
+    float sums[EACH_MAX];
+
+#pragma unroll
+    for (uint32_t k = 0; k < EACH_MAX; k++) {
+        float value = k * 32 < dim ? head[k * 32 + threadIdx.x % 32] : 0.0f;
+
+        sums[k] = fmaf(value, value, 0.0f);
+    }
+#pragma unroll
+    for (uint32_t s = EACH_MAX / 2; s > 0; s /= 2)
+#pragma unroll
+        for (uint32_t k = 0; k < s; k++)
+            sums[k] += sums[k + s];
+#pragma unroll
+    for (int s = 16; s > 0; s /= 2)
+        sums[0] += __shfl_down_sync(0xffffffffu, sums[0], s);
+    return arith_rsqrt(arith_canonical(__shfl_sync(0xffffffffu, sums[0], 0)) / (float)dim + eps);
+}
+
+static __device__ void turn(const struct cuda_heads &heads, uint32_t token, float *head)
+{
+    const uint32_t pairs = heads.turned / 2;
+
+    for (uint32_t i = threadIdx.x % 32; i < pairs; i += 32) {
+        uint32_t first, second;
+        float sine, cosine;
+
+        arith_sincos((double)heads.tokens[token].position * heads.frequencies[i], &sine, &cosine);
+        pair_places(i, pairs, heads.halves, &first, &second);
+        turn_pair(cosine, sine, head + first, head + second);
+    }
+    __syncwarp();
+}
+
+static __device__ void store(const struct cuda_heads &heads, const struct cuda_head_rows &rows,
+                             uint32_t token, uint32_t h, const float *head)
+{
+    const uint64_t at = heads.tokens[token].cell[heads.sliding] * rows.cache_row +
+                        rows.cache_first + (uint64_t)h * rows.dim;
+    const uint32_t lane = threadIdx.x % 32;
+
+    if (rows.cache_type == TENSOR_TYPE_F16)
+        for (uint32_t i = lane; i < rows.dim; i += 32)
+            ((uint16_t *)rows.cache)[at + i] = arith_f16_from_f32(head[i]);
+    else if (lane < rows.dim / ARITH_BLOCK)
+        arith_cache_block(rows.cache_type, head + lane * ARITH_BLOCK,
+                          (char *)rows.cache +
+                              (at / ARITH_BLOCK + lane) * arith_type_bytes(rows.cache_type));
+}
+
+/* Grid: (rows / WARPS): of each token its query heads, then K, then V. */
+__global__ void __launch_bounds__(WARPS * 32) heads_kernel(struct cuda_heads heads)
+{
+    __shared__ __align__(16) float shared[WARPS][CUDA_HEADS_DIM_MAX];
+    const uint32_t each = heads.query.heads + heads.key.heads + heads.value.heads;
+    const uint32_t row = blockIdx.x * WARPS + threadIdx.x / 32, token = row / each;
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t h = row % each;
+    float *head = shared[threadIdx.x / 32];
+
+    launch_begin();
+    if (token >= heads.token_count)
+        return;
+
+    const bool is_query = h < heads.query.heads;
+    const bool is_value = h >= heads.query.heads + heads.key.heads;
+    const struct cuda_head_rows &rows = is_query ? heads.query : is_value ? heads.value : heads.key;
+
+    if (!is_query)
+        h -= heads.query.heads + (is_value ? heads.key.heads : 0);
+
+    const float *in = rows.in + ((uint64_t)token * rows.heads + h) * rows.step;
+    const uint64_t out = ((uint64_t)token * rows.heads + h) * rows.dim;
+
+    for (uint32_t i = lane; i < rows.dim; i += 32) {
+        head[i] = in[i];
+        if (is_query && heads.gate != nullptr)
+            heads.gate[out + i] = in[rows.dim + i];
+    }
+    __syncwarp();
+    if (rows.normed) {
+        const float scale = norm_scale(head, rows.dim, heads.eps);
+
+        for (uint32_t i = lane; i < rows.dim; i += 32)
+            head[i] =
+                arith_canonical(head[i] * scale * (rows.norm != nullptr ? rows.norm[i] : 1.0f));
+        __syncwarp();
+    }
+    if (!is_value)
+        turn(heads, token, head);
+    for (uint32_t i = lane; i < rows.dim; i += 32)
+        rows.out[out + i] = head[i];
+    if (rows.cache != nullptr)
+        store(heads, rows, token, h, head);
+}
+
+int cuda_heads(const struct cuda_heads *heads, cudaStream_t stream, struct error *err)
+{
+    uint64_t rows =
+        (uint64_t)heads->token_count * (heads->query.heads + heads->key.heads + heads->value.heads);
+
+    if (rows == 0)
+        return 0;
+    launch_overlapping(heads_kernel, dim3((unsigned)((rows + WARPS - 1) / WARPS)), WARPS * 32, 0,
+                       stream, *heads);
+    return cuda_launched("heads", err);
+}
