@@ -46,7 +46,10 @@ static int open_cuda(const struct backend_options *options, struct backend *back
         return error_set(err, ERROR_MEMORY, "no memory for a backend");
     backend->open = cuda_executor_open;
     backend->context = cuda;
-    cuda->no_nccl = options->no_nccl;
+    if (options->reduce != NULL && !cuda_reduction_find(options->reduce, &cuda->reduction))
+        return error_set(err, ERROR_USAGE,
+                         "--reduce %s: auto, nccl, nccl-float and copies are accepted",
+                         options->reduce);
     cuda->trace_path = options->trace;
     if (read_numbers("--pace-devices", options->pace_devices, 1, speeds, err) != 0 ||
         read_numbers("--pace-links", options->pace_links, 1e5, cuda->link_gbs, err) != 0)
@@ -78,9 +81,9 @@ int backend_open(const struct backend_options *options, struct backend *backend,
         return error_set(err, ERROR_USAGE, "--backend %s: cpu and cuda are accepted",
                          options->name);
     if (options->trace != NULL || options->pace_devices != NULL || options->pace_links != NULL ||
-        options->no_nccl)
+        options->reduce != NULL)
         return error_set(
             err, ERROR_USAGE,
-            "--trace, --pace-devices, --pace-links and --no-nccl are for --backend cuda");
+            "--trace, --pace-devices, --pace-links and --reduce are for --backend cuda");
     return 0;
 }

@@ -10,7 +10,7 @@ struct backend_options {
     const char *trace;        /* --trace FILE */
     const char *pace_devices; /* --pace-devices A/B: share of its speed that each has */
     const char *pace_links;   /* --pace-links A/B: GB/s of each device's link */
-    bool no_nccl;             /* --no-nccl */
+    const char *reduce;       /* --reduce WAY */
 };
 
 struct backend {

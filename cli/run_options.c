@@ -39,7 +39,8 @@ static void print_help(void)
         "      --trace FILE                with cuda: start and end of each task, a line each\n"
         "      --pace-devices A/B          with cuda: the share of its speed that each device has\n"
         "      --pace-links A/B            with cuda: GB/s at most between host and each device\n"
-        "      --no-nccl                   with cuda: sums over GPUs by copies between them\n"
+        "      --reduce WAY                with cuda, sums over GPUs: auto, nccl, nccl-float\n"
+        "                                  (not the same bits) or copies (default auto)\n"
         "      --isa base|avx2|avx512      instructions of the loops (default: the best)\n"
         "      --shuffle SEED              run tasks in a random order that their edges allow\n"
         "      --record FILE               keep a digest of what each operation yields\n"
@@ -118,7 +119,7 @@ enum {
     OPTION_TRACE,
     OPTION_PACE_DEVICES,
     OPTION_PACE_LINKS,
-    OPTION_NO_NCCL,
+    OPTION_REDUCE,
     OPTION_SHUFFLE,
     OPTION_RECORD,
     OPTION_CHECK,
@@ -140,7 +141,7 @@ static const struct option own_longs[] = {
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"pace-devices", required_argument, NULL, OPTION_PACE_DEVICES},
     {"pace-links", required_argument, NULL, OPTION_PACE_LINKS},
-    {"no-nccl", no_argument, NULL, OPTION_NO_NCCL},
+    {"reduce", required_argument, NULL, OPTION_REDUCE},
     {"shuffle", required_argument, NULL, OPTION_SHUFFLE},
     {"record", required_argument, NULL, OPTION_RECORD},
     {"check-against", required_argument, NULL, OPTION_CHECK},
@@ -190,7 +191,7 @@ static void take_backend(struct run_options *options, int option, const char *ar
         backend->pace_links = argument;
         break;
     default:
-        backend->no_nccl = true;
+        backend->reduce = argument;
     }
 }
 
@@ -214,7 +215,7 @@ static int take_option(struct run_options *options, int option, const char *argu
     case OPTION_TRACE:
     case OPTION_PACE_DEVICES:
     case OPTION_PACE_LINKS:
-    case OPTION_NO_NCCL:
+    case OPTION_REDUCE:
         take_backend(options, option, argument);
         return CLI_OK;
     case OPTION_RECORD:

@@ -50,7 +50,8 @@ static void print_help(void)
         "      --isa base|avx2|avx512      kernels (default: the best that this CPU has)\n"
         "      --backend cpu|cuda          where plans are executed (default cpu); the checksums\n"
         "                                  are the same\n"
-        "      --no-nccl                   with cuda: sums over GPUs by copies between them\n"
+        "      --reduce WAY                with cuda, sums over GPUs: auto, nccl, nccl-float\n"
+        "                                  (not the same bits) or copies (default auto)\n"
         "      --break float-sums|device-groups\n"
         "                                  breaks a rule on purpose; the check has to fail\n"
         "  -o, --output text|json          (default text)\n"
@@ -71,7 +72,7 @@ enum {
     OPTION_BREAK,
     OPTION_TYPES,
     OPTION_SLOTS,
-    OPTION_NO_NCCL,
+    OPTION_REDUCE,
     OPTION_BACKEND
 };
 
@@ -89,7 +90,7 @@ static const struct option longs[] = {{"model", required_argument, NULL, 'm'},
                                       {"seed", required_argument, NULL, OPTION_SEED},
                                       {"order-seed", required_argument, NULL, OPTION_ORDER},
                                       {"isa", required_argument, NULL, OPTION_ISA},
-                                      {"no-nccl", no_argument, NULL, OPTION_NO_NCCL},
+                                      {"reduce", required_argument, NULL, OPTION_REDUCE},
                                       {"backend", required_argument, NULL, OPTION_BACKEND},
                                       {"break", required_argument, NULL, OPTION_BREAK},
                                       {"output", required_argument, NULL, 'o'},
@@ -189,8 +190,8 @@ static int take(struct options *options, int option, const char *argument)
     case OPTION_SHIFT:
         options->shift = true;
         return 0;
-    case OPTION_NO_NCCL:
-        options->backend_options.no_nccl = true;
+    case OPTION_REDUCE:
+        options->backend_options.reduce = argument;
         return 0;
     case 'h':
         options->help = true;

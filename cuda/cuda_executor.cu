@@ -32,6 +32,18 @@ void cuda_gpu_name(uint32_t gpu, char *name, size_t size)
     cudaGetLastError();
 }
 
+bool cuda_reduction_find(const char *name, enum cuda_reduction *way)
+{
+    static const char *const names[] = {"auto", "nccl", "nccl-float", "copies"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *way = (enum cuda_reduction)i;
+            return true;
+        }
+    return false;
+}
+
 static int choose_gpus(struct cuda_executor *executor, const struct cuda_options *options,
                        struct error *err)
 {
@@ -597,6 +609,22 @@ static bool is_slowed(const struct cuda_executor *executor)
     return slowed;
 }
 
+/* The host's values are pinned, so that they come and go at the link's speed. */
+static void *allocate_pinned(size_t bytes)
+{
+    void *pinned = nullptr;
+
+    if (cudaHostAlloc(&pinned, bytes, cudaHostAllocPortable) == cudaSuccess)
+        return pinned;
+    cudaGetLastError();
+    return nullptr;
+}
+
+static void release_pinned(void *bytes)
+{
+    cudaFreeHost(bytes);
+}
+
 static int open_parts(struct cuda_executor *executor, const struct executor_setting *setting,
                       const struct cuda_options *options, struct error *err)
 {
@@ -608,6 +636,11 @@ static int open_parts(struct cuda_executor *executor, const struct executor_sett
     if (executor->host == nullptr || choose_gpus(executor, options, err) != 0)
         return -1;
     open_peers(executor);
+    if (!lockstep) {
+        struct memory_room pinned = {allocate_pinned, release_pinned};
+
+        memory_use_room(interpreter_memory(executor->host), pinned);
+    }
     if (open_lanes(executor, err) != 0)
         return -1;
     executor->memory = cuda_memory_new(placement->device_count, placement->layer_count,
@@ -617,7 +650,7 @@ static int open_parts(struct cuda_executor *executor, const struct executor_sett
                          options->plain || getenv("LOPSIDE_CUDA_PLAIN") != nullptr, err);
     if (executor->memory == nullptr || executor->weights == nullptr)
         return -1;
-    executor->collective = cuda_collective_new(executor, options->no_nccl, err);
+    executor->collective = cuda_collective_new(executor, options->reduction, err);
     if (executor->collective == nullptr)
         return -1;
     memcpy(executor->slowdowns, options->slowdowns, sizeof executor->slowdowns);

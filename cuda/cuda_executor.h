@@ -9,11 +9,20 @@ extern "C" {
 
 #include "ref/executor.h"
 
+/* How sums go over GPUs. */
+enum cuda_reduction {
+    CUDA_REDUCE_AUTO,       /* small ones by a kernel on each GPU where they reach each other's
+                               memory, others by NCCL, without it by copies */
+    CUDA_REDUCE_NCCL,       /* all by NCCL */
+    CUDA_REDUCE_NCCL_FLOAT, /* in f32 by NCCL: without the guarantee of equal bits */
+    CUDA_REDUCE_COPIES,
+};
+
 struct cuda_options {
     int gpus[MACHINE_DEVICES_MAX]; /* CUDA ordinals; plan device d takes gpus[d % gpu_count] */
     uint32_t gpu_count;            /* 0: all that are visible */
     bool no_graphs;                /* every kernel is launched by itself */
-    bool no_nccl;                  /* sums over GPUs by copies between them */
+    enum cuda_reduction reduction;
     bool plain; /* the simple kernels for products only; so with LOPSIDE_CUDA_PLAIN set */
     /* Every operation runs on the interpreter too, and the first whose operands differ is
      * the error. LOPSIDE_CUDA_LOCKSTEP=1 in the environment does the same; =all tells each
@@ -34,6 +43,9 @@ struct cuda_options {
  *         device, what was asked for and what is free
  */
 executor_open cuda_executor_open;
+
+/** A way by its name: auto, nccl, nccl-float, copies. @return false for another */
+bool cuda_reduction_find(const char *name, enum cuda_reduction *way);
 
 /** GPUs that are visible. @return 0 with `err` set (ERROR_UNSUPPORTED) where there are none */
 uint32_t cuda_gpu_count(struct error *err);

@@ -222,7 +222,7 @@ int cuda_copy(struct cuda_executor *executor, const struct program_op *op, cudaS
 
 /* ---- cuda_collective.cu ---- */
 
-struct cuda_collective *cuda_collective_new(const struct cuda_executor *executor, bool no_nccl,
+struct cuda_collective *cuda_collective_new(const struct cuda_executor *executor, enum cuda_reduction way,
                                             struct error *err);
 void cuda_collective_free(struct cuda_collective *collective);
 

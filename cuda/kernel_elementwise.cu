@@ -253,3 +253,25 @@ int cuda_sum_experts(const int64_t *parts, uint32_t tokens, uint32_t used, uint6
 {
     return each("sum_experts", tokens * n, stream, err, expert_sums{parts, used, n, sums});
 }
+
+struct rounded_sums {
+    const float *floats;
+    int64_t *sums;
+
+    __device__ void operator()(uint64_t i) const
+    {
+        sums[i] = arith_to_fixed(floats[i], 0x1p29f);
+    }
+};
+
+int cuda_sums_to_floats(const int64_t *sums, uint64_t n, float *floats, cudaStream_t stream,
+                        struct error *err)
+{
+    return each("sums_to_floats", n, stream, err, finish_values{sums, floats});
+}
+
+int cuda_floats_to_sums(const float *floats, uint64_t n, int64_t *sums, cudaStream_t stream,
+                        struct error *err)
+{
+    return each("floats_to_sums", n, stream, err, rounded_sums{floats, sums});
+}

@@ -58,6 +58,12 @@ int cuda_select(const float *x, const struct program_token *tokens, uint32_t cou
 int cuda_sum_experts(const int64_t *parts, uint32_t tokens, uint32_t used, uint64_t n,
                      int64_t *sums, cudaStream_t stream, struct error *err);
 
+/* arith_from_fixed(), and back: rounded as no exact sum is. */
+int cuda_sums_to_floats(const int64_t *sums, uint64_t n, float *floats, cudaStream_t stream,
+                        struct error *err);
+int cuda_floats_to_sums(const float *floats, uint64_t n, int64_t *sums, cudaStream_t stream,
+                        struct error *err);
+
 /* ---- kernel_reduce.cu ---- */
 
 struct cuda_members {

@@ -390,13 +390,15 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYP
         const uint32_t filled = matmul_fast_shared(full + pair * STAGES);
         const uint32_t emptied = matmul_fast_shared(empty + pair * STAGES);
         const uint32_t stages = matmul_fast_shared(ring) + pair * STAGES * shape::BYTES;
+        const uint64_t policy = read_once_policy();
         struct weight_walk weights = walk_from(decode, begin + pair_begin, shape::TILE);
         uint32_t window = (begin + pair_begin) % decode.groups * windows, s = 0, phase = 0;
         const uint8_t *record = decode.activations + (uint64_t)window * MATMUL_FAST_RECORD;
 
         for (uint32_t step = 0; step < steps && step < STAGES; step++) {
             mbarrier_expect(filled + step * 8, shape::BYTES);
-            bulk_copy(stages + step * shape::BYTES, weights.at, shape::TILE, filled + step * 8);
+            bulk_copy_once(stages + step * shape::BYTES, weights.at, shape::TILE, filled + step * 8,
+                           policy);
             walk_on(decode, &weights, shape::TILE);
         }
         asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -406,7 +408,7 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYP
             if (step >= STAGES) {
                 mbarrier_wait(emptied + s * 8, phase ^ 1);
                 mbarrier_expect(filled + s * 8, shape::BYTES);
-                bulk_copy(stage, weights.at, shape::TILE, filled + s * 8);
+                bulk_copy_once(stage, weights.at, shape::TILE, filled + s * 8, policy);
                 walk_on(decode, &weights, shape::TILE);
             }
             bulk_copy(stage + shape::TILE, record, shape::COPIED, filled + s * 8);

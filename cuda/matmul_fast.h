@@ -379,6 +379,25 @@ static __device__ __forceinline__ void bulk_copy(uint32_t to, const void *from, 
                  : "memory");
 }
 
+/* The same of what is read once: it is the first to leave the L2 cache, so that activations, norms
+ * and code stay there while weights pass. */
+static __device__ __forceinline__ void bulk_copy_once(uint32_t to, const void *from, uint32_t bytes,
+                                                      uint32_t barrier, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+                 : "memory");
+}
+
+static __device__ __forceinline__ uint64_t read_once_policy(void)
+{
+    uint64_t policy;
+
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
 /* Before a thread that has read (or written) shared memory lets bulk copies or wgmma at it. */
 static __device__ __forceinline__ void fence_async(void)
 {

@@ -14,7 +14,7 @@ extern "C" {
 typedef struct ncclComm *nccl_communicator;
 typedef int nccl_status;
 
-enum { NCCL_INT64 = 4, NCCL_SUM = 0 };
+enum { NCCL_INT64 = 4, NCCL_FLOAT32 = 7, NCCL_SUM = 0 };
 
 struct nccl {
     void *library;
@@ -128,17 +128,18 @@ static void destroy(struct nccl *nccl)
     free(nccl);
 }
 
-int nccl_sum(struct nccl *nccl, int64_t *const *values, size_t n, const cudaStream_t *streams,
-             struct error *err)
+int nccl_sum(struct nccl *nccl, enum nccl_element element, void *const *from, void *const *to,
+             size_t n, const cudaStream_t *streams, struct error *err)
 {
     int status = check(nccl, nccl->group_start(), "ncclGroupStart", err);
+    int type = element == NCCL_OF_INT64 ? NCCL_INT64 : NCCL_FLOAT32;
 
     if (status != 0)
         return -1;
     for (uint32_t i = 0; i < nccl->count && status == 0; i++)
-        status = check(nccl,
-                       nccl->all_reduce(values[i], values[i], n, NCCL_INT64, NCCL_SUM,
-                                        nccl->communicators[i], streams[i]),
-                       "ncclAllReduce", err);
+        status = check(
+            nccl,
+            nccl->all_reduce(from[i], to[i], n, type, NCCL_SUM, nccl->communicators[i], streams[i]),
+            "ncclAllReduce", err);
     return check(nccl, nccl->group_end(), "ncclGroupEnd", err) == 0 ? status : -1;
 }

@@ -20,8 +20,11 @@ struct nccl; /* see nccl.cu */
 struct nccl *nccl_open(const int *gpus, uint32_t count, struct error *err);
 void nccl_close(struct nccl *nccl);
 
-/** Sums n int64 over all GPUs, in place: values[i] lies on GPU i, its part runs on streams[i]. */
-int nccl_sum(struct nccl *nccl, int64_t *const *values, size_t n, const cudaStream_t *streams,
-             struct error *err);
+enum nccl_element { NCCL_OF_INT64, NCCL_OF_FLOAT };
+
+/** Sums n elements over all GPUs: from[i] and to[i] lie on GPU i and may be the same, its part runs
+ * on streams[i]. @return 0, or -1 with `err` set */
+int nccl_sum(struct nccl *nccl, enum nccl_element element, void *const *from, void *const *to,
+             size_t n, const cudaStream_t *streams, struct error *err);
 
 #endif

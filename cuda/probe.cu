@@ -278,16 +278,16 @@ double reduce_s(struct nccl *nccl, struct bench *benches, uint32_t count, size_t
 {
     const int repeats = 20;
     cudaStream_t streams[MACHINE_DEVICES_MAX];
-    int64_t *values[MACHINE_DEVICES_MAX];
+    void *values[MACHINE_DEVICES_MAX];
     struct error err = {};
 
     for (uint32_t d = 0; d < count; d++) {
         streams[d] = benches[d].stream;
-        values[d] = (int64_t *)benches[d].second;
+        values[d] = benches[d].second;
     }
     return host_s([&] {
                for (int i = 0; i < repeats; i++)
-                   nccl_sum(nccl, values, n, streams, &err);
+                   nccl_sum(nccl, NCCL_OF_INT64, values, values, n, streams, &err);
                for (uint32_t d = 0; d < count; d++)
                    cudaStreamSynchronize(streams[d]);
            }) /

@@ -20,7 +20,8 @@ struct space {
 
 struct memory {
     uint32_t device_count, layer_count;
-    struct space *spaces; /* the host's, then the devices' */
+    struct memory_room host_room; /* `allocate` NULL: the heap */
+    struct space *spaces;         /* the host's, then the devices' */
 };
 
 struct memory *memory_new(uint32_t device_count, uint32_t layer_count, struct error *err)
@@ -47,6 +48,16 @@ no_memory:
     return NULL;
 }
 
+void memory_use_room(struct memory *memory, struct memory_room room)
+{
+    memory->host_room = room;
+}
+
+static bool is_in_room(const struct memory *memory, uint32_t space)
+{
+    return space == 0 && memory->host_room.allocate != NULL;
+}
+
 void memory_free(struct memory *memory)
 {
     if (memory == NULL)
@@ -54,8 +65,14 @@ void memory_free(struct memory *memory)
     for (uint32_t s = 0; memory->spaces != NULL && s <= memory->device_count; s++) {
         struct space *space = &memory->spaces[s];
 
-        for (size_t i = 0; i < (size_t)OP_VALUE_COUNT * SLOTS; i++)
-            free(space->plain[i / SLOTS][i % SLOTS].bytes);
+        for (size_t i = 0; i < (size_t)OP_VALUE_COUNT * SLOTS; i++) {
+            void *bytes = space->plain[i / SLOTS][i % SLOTS].bytes;
+
+            if (bytes != NULL && is_in_room(memory, s))
+                memory->host_room.release(bytes);
+            else
+                free(bytes);
+        }
         for (size_t i = 0;
              space->layered != NULL && i < (size_t)memory->layer_count * OP_VALUE_COUNT; i++)
             free(space->layered[i].bytes);
@@ -75,13 +92,31 @@ static struct value *value_at(const struct memory *memory, struct program_operan
     return &space->plain[operand.value][operand.slot];
 }
 
+static void *grow(struct memory *memory, struct program_operand operand, struct value *value,
+                  size_t bytes)
+{
+    void *grown;
+
+    if (!is_in_room(memory, (uint32_t)(operand.space + 1)) ||
+        program_value_is_layered(operand.value))
+        return realloc(value->bytes, bytes);
+    grown = memory->host_room.allocate(bytes);
+    if (grown == NULL)
+        return NULL;
+    if (value->bytes != NULL) {
+        memcpy(grown, value->bytes, value->capacity);
+        memory->host_room.release(value->bytes);
+    }
+    return grown;
+}
+
 void *memory_reserve(struct memory *memory, struct program_operand operand, int layer, size_t bytes,
                      struct error *err)
 {
     struct value *value = value_at(memory, operand, layer);
 
     if (bytes > value->capacity) {
-        void *grown = realloc(value->bytes, bytes);
+        void *grown = grow(memory, operand, value, bytes);
 
         if (grown == NULL) {
             error_set(err, ERROR_MEMORY, "no memory for %zu bytes of %s", bytes,
@@ -112,9 +147,9 @@ void *memory_find(const struct memory *memory, struct program_operand operand, i
     return NULL;
 }
 
-static void forget(struct value *value)
+static void forget(struct value *value, bool overwritten)
 {
-    if (value->size > 0)
+    if (value->size > 0 && overwritten)
         memset(value->bytes, 0xff, value->size);
     value->size = 0;
 }
@@ -123,10 +158,10 @@ void memory_forget_step(struct memory *memory)
 {
     for (uint32_t s = 0; s <= memory->device_count; s++)
         for (size_t i = 0; i < (size_t)OP_VALUE_COUNT * SLOTS; i++)
-            forget(&memory->spaces[s].plain[i / SLOTS][i % SLOTS]);
+            forget(&memory->spaces[s].plain[i / SLOTS][i % SLOTS], !is_in_room(memory, s));
 }
 
 void memory_forget(struct memory *memory, struct program_operand operand, int layer)
 {
-    forget(value_at(memory, operand, layer));
+    forget(value_at(memory, operand, layer), true);
 }

@@ -13,6 +13,16 @@ struct memory; /* see memory.c */
 struct memory *memory_new(uint32_t device_count, uint32_t layer_count, struct error *err);
 void memory_free(struct memory *memory);
 
+/* Where the host's values but caches and states lie, for an executor that copies them. */
+struct memory_room {
+    void *(*allocate)(size_t bytes); /* NULL on failure */
+    void (*release)(void *bytes);
+};
+
+/** Before any value is there: takes room for the host's plain values from `room`, and leaves them
+ * as they are where a step is forgotten, but for their sizes. */
+void memory_use_room(struct memory *memory, struct memory_room room);
+
 /**
  * Room for a value that is about to be written. What it held stays where it fits; new bytes
  * are 0.
@@ -32,7 +42,7 @@ void *memory_find(const struct memory *memory, struct program_operand operand, i
                   size_t bytes, struct error *err);
 
 /** Forgets all values but the layered ones (caches and states), so that a step has only what
- * it brings. Their bytes are overwritten. */
+ * it brings. Their bytes are overwritten, but for those in another room. */
 void memory_forget_step(struct memory *memory);
 
 /** Forgets one value. */

@@ -8,7 +8,7 @@
  * LOPSIDE_CUDA_PROMPT    tokens of the prompt (default 66)
  * LOPSIDE_CUDA_SLOTS     slots (default: 1 and 2 in turn)
  * LOPSIDE_CUDA_GPUS      GPUs that plans are laid on (default: all)
- * LOPSIDE_CUDA_NO_NCCL   set: sums over GPUs by copies
+ * LOPSIDE_CUDA_REDUCE    how sums go over GPUs (default auto; cuda_reduction_find())
  * LOPSIDE_CUDA_LOCKSTEP  1 or all: every operation is compared (cuda_executor.h) */
 #include <inttypes.h>
 #include <stdio.h>
@@ -191,10 +191,11 @@ static int run_all(bool *same, struct error *err)
     const char *models = word_of("LOPSIDE_CUDA_MODELS", "tiny-llama,tiny-qwen3,tiny-qwen35,"
                                                         "tiny-qwen35moe,tiny-gemma4,"
                                                         "tiny-muse-glimmer");
-    struct cuda_options options = {.gpu_count = (uint32_t)number_of("LOPSIDE_CUDA_GPUS", 0),
-                                   .no_nccl = getenv("LOPSIDE_CUDA_NO_NCCL") != NULL};
+    struct cuda_options options = {.gpu_count = (uint32_t)number_of("LOPSIDE_CUDA_GPUS", 0)};
     char model[64], weights[16];
 
+    if (!cuda_reduction_find(word_of("LOPSIDE_CUDA_REDUCE", "auto"), &options.reduction))
+        return error_set(err, ERROR_USAGE, "LOPSIDE_CUDA_REDUCE: auto, nccl, nccl-float or copies");
     for (uint32_t g = 0; g < options.gpu_count && g < MACHINE_DEVICES_MAX; g++)
         options.gpus[g] = (int)g;
     while (next_word(&models, model, sizeof model)) {
