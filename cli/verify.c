@@ -15,7 +15,7 @@
 enum { SLOTS_MAX = 4, TYPES_MAX = 8, SHOWN_MAX = 8 };
 
 struct options {
-    struct list models, types, slots;
+    struct list models, types, slots, chosen;
     size_t plans;
     long tokens, prompt;
     uint64_t seed, order_seed;
@@ -24,7 +24,7 @@ struct options {
     struct backend_options backend_options;
     struct backend backend;
     enum interpret_fault fault;
-    bool shift, json, list, help;
+    bool shift, json, list, list_plans, help;
 };
 
 static void print_help(void)
@@ -43,13 +43,17 @@ static void print_help(void)
         "  -p, --prompt-length N           tokens of the first slot's prompt (default 66)\n"
         "  -n, --n-predict N               tokens to generate (default 6)\n"
         "      --plans N                   at most N plans of the grid, spread over it\n"
+        "      --plan N[,N...]             these plans of the grid; the first one's output is\n"
+        "                                  expected of all\n"
+        "      --list-plans                the plans of the grid for the first model\n"
         "      --temp T                    sampling temperature (default 0: greedy)\n"
         "      --context-shift             the context is shifted half-way\n"
         "      --seed N                    of synthetic weights (default 1)\n"
         "      --order-seed N              of the random orders (default 1)\n"
         "      --isa base|avx2|avx512      kernels (default: the best that this CPU has)\n"
-        "      --backend cpu|cuda          where plans are executed (default cpu); the checksums\n"
-        "                                  are the same\n"
+        "      --backend cpu|cuda          where plans are executed (default cpu); with cuda the\n"
+        "                                  first runs on the CPU as well, and that output is\n"
+        "                                  expected of all\n"
         "      --reduce WAY                with cuda, sums over GPUs: auto, nccl, nccl-float\n"
         "                                  (not the same bits) or copies (default auto)\n"
         "      --break float-sums|device-groups\n"
@@ -63,6 +67,8 @@ static void print_help(void)
 
 enum {
     OPTION_LIST = 256,
+    OPTION_PLAN,
+    OPTION_LIST_PLANS,
     OPTION_PLANS,
     OPTION_TEMP,
     OPTION_SHIFT,
@@ -85,6 +91,8 @@ static const struct option longs[] = {{"model", required_argument, NULL, 'm'},
                                       {"prompt-length", required_argument, NULL, 'p'},
                                       {"n-predict", required_argument, NULL, 'n'},
                                       {"plans", required_argument, NULL, OPTION_PLANS},
+                                      {"plan", required_argument, NULL, OPTION_PLAN},
+                                      {"list-plans", no_argument, NULL, OPTION_LIST_PLANS},
                                       {"temp", required_argument, NULL, OPTION_TEMP},
                                       {"context-shift", no_argument, NULL, OPTION_SHIFT},
                                       {"seed", required_argument, NULL, OPTION_SEED},
@@ -172,20 +180,24 @@ static int take_number(struct options *options, int option, const char *text)
 
 static int take(struct options *options, int option, const char *argument)
 {
-    struct list *lists[] = {&options->models, &options->types, &options->slots};
+    struct list *list = option == 'm'            ? &options->models
+                        : option == OPTION_TYPES ? &options->types
+                        : option == OPTION_SLOTS ? &options->slots
+                                                 : &options->chosen;
 
     switch (option) {
     case 'm':
     case OPTION_TYPES:
     case OPTION_SLOTS:
-        return list_add(lists[option == 'm'            ? 0
-                              : option == OPTION_TYPES ? 1
-                                                       : 2],
-                        argument) == 0
+    case OPTION_PLAN:
+        return list_add(list, argument) == 0
                    ? 0
                    : cli_wrong_call("verify", "no memory for %s", argument);
     case OPTION_LIST:
         options->list = true;
+        return 0;
+    case OPTION_LIST_PLANS:
+        options->list_plans = true;
         return 0;
     case OPTION_SHIFT:
         options->shift = true;
@@ -217,7 +229,7 @@ static int take(struct options *options, int option, const char *argument)
 static int check_lists(const struct options *options)
 {
     int status = CLI_OK;
-    long slots;
+    long slots, plan;
 
     for (size_t i = 0; i < options->types.count; i++) {
         int type = tensor_type_find(options->types.items[i]);
@@ -227,6 +239,8 @@ static int check_lists(const struct options *options)
     }
     for (size_t i = 0; i < options->slots.count && status == CLI_OK; i++)
         status = number("-np", options->slots.items[i], 1, SLOTS_MAX, &slots);
+    for (size_t i = 0; i < options->chosen.count && status == CLI_OK; i++)
+        status = number("--plan", options->chosen.items[i], 0, (long)plan_grid_count() - 1, &plan);
     return status;
 }
 
@@ -262,14 +276,18 @@ struct outcome {
     uint64_t checksum;
 };
 
-/* Plans spread over the grid, the first one among them. */
-static size_t choose_plans(size_t most, size_t **indices)
+/* Those that were named, or plans spread over the grid, the first one among them. */
+static size_t choose_plans(const struct options *options, size_t **indices)
 {
-    size_t all = plan_grid_count(), count = most > 0 && most < all ? most : all;
+    size_t all = plan_grid_count();
+    size_t count = options->plans > 0 && options->plans < all ? options->plans : all;
 
+    if (options->chosen.count > 0)
+        count = options->chosen.count;
     *indices = calloc(count, sizeof **indices);
     for (size_t i = 0; i < count && *indices != NULL; i++)
-        (*indices)[i] = i * PLAN_GRID_STEP % all;
+        (*indices)[i] = options->chosen.count > 0 ? strtoul(options->chosen.items[i], NULL, 10)
+                                                  : i * PLAN_GRID_STEP % all;
     return *indices != NULL ? count : 0;
 }
 
@@ -299,7 +317,7 @@ static void show_difference(const struct verify_job *job, const struct verify_re
 static struct outcome judge(const struct verify_job *job, const struct verify_result *results,
                             size_t count)
 {
-    struct outcome outcome = {.plans = count, .checksum = results[0].checksum};
+    struct outcome outcome = {.plans = count, .checksum = results[0].expected};
 
     for (size_t i = 0; i < count; i++) {
         bool different = !results[i].failed && results[i].checksum != outcome.checksum;
@@ -341,7 +359,7 @@ static int verify_one(const struct options *options, const char *model, struct v
     struct error err = {0};
     struct verify_result *results;
     struct outcome outcome;
-    size_t *indices, count = choose_plans(options->plans, &indices);
+    size_t *indices, count = choose_plans(options, &indices);
     int status = CLI_OK;
 
     results = calloc(count + 1, sizeof *results);
@@ -407,6 +425,26 @@ static void print_list(void)
         printf("%-20s %s\n", shape_name(i), shape_about(i));
 }
 
+static int print_plans(const struct options *options)
+{
+    struct source source;
+    struct error err = {0};
+    int status = CLI_OK;
+
+    if (source_open(&source, options->models.items[0], options->seed, &err) != 0)
+        status = cli_fail(&err);
+    for (size_t i = 0; i < plan_grid_count() && status == CLI_OK; i++) {
+        struct verify_job job = {.source = &source, .slots = 1};
+        struct plan_grid_entry entry;
+
+        entry_of(&job, i, &entry);
+        printf("%4zu  %u device%s  %s\n", i, entry.devices, entry.devices == 1 ? " " : "s",
+               entry.text);
+    }
+    source_close(&source);
+    return status;
+}
+
 int cli_verify(int argc, char **argv)
 {
     struct options options = {.tokens = 6, .prompt = 66, .seed = 1, .order_seed = 1};
@@ -417,6 +455,8 @@ int cli_verify(int argc, char **argv)
         print_help();
     else if (status == CLI_OK && options.list)
         print_list();
+    else if (status == CLI_OK && options.list_plans)
+        status = print_plans(&options);
     else if (status == CLI_OK) {
         if (!options.json)
             puts("| model                  | cache | slots | plans | shuffled | drafted | "
@@ -432,5 +472,6 @@ int cli_verify(int argc, char **argv)
     list_close(&options.models);
     list_close(&options.types);
     list_close(&options.slots);
+    list_close(&options.chosen);
     return status;
 }

@@ -17,6 +17,7 @@ struct verifying {
     uint32_t *prompts;  /* (slots, PROMPT_STRIDE) */
     uint64_t *expected; /* checksums of the first plan: (slots, tokens) */
     uint32_t *tokens;   /* and its tokens */
+    uint64_t checksum;  /* and that of its whole output */
 };
 
 /* ---- a run ---- */
@@ -95,8 +96,7 @@ static void compare(const struct verifying *v, const struct run *run, struct ver
         }
 }
 
-static void run_plan(const struct verifying *v, size_t index, bool first,
-                     struct verify_result *result)
+static void run_plan(struct verifying *v, size_t index, bool first, struct verify_result *result)
 {
     const struct verify_job *job = v->job;
     struct plan base = plan_default();
@@ -134,8 +134,11 @@ static void run_plan(const struct verifying *v, size_t index, bool first,
             v->expected[i] = run.slots[i / job->tokens].checksums[i % job->tokens];
             v->tokens[i] = run.slots[i / job->tokens].tokens[i % job->tokens];
         }
+        if (first)
+            v->checksum = generation.checksum;
         compare(v, &run, result);
     }
+    result->expected = v->checksum;
     close_run(&run, job->slots);
 }
 
@@ -186,6 +189,18 @@ static int open_verifying(struct verifying *v, const struct verify_job *job, str
     return 0;
 }
 
+/* The plan that says what is expected, on the interpreter. */
+static void run_first(struct verifying *v, const struct verify_job *job, size_t index,
+                      struct verify_result *result)
+{
+    struct verify_job on_host = *job;
+
+    on_host.open = NULL;
+    v->job = &on_host;
+    run_plan(v, index, true, result);
+    v->job = job;
+}
+
 int verify_plans(const struct verify_job *job, const size_t *indices, size_t count,
                  struct verify_result *results, struct error *err)
 {
@@ -196,11 +211,11 @@ int verify_plans(const struct verify_job *job, const size_t *indices, size_t cou
         return -1;
     }
     if (count > 0)
-        run_plan(&v, indices[0], true, &results[0]);
+        run_first(&v, job, indices[0], &results[0]);
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic) if (job->open == NULL)
 #endif
-    for (size_t i = 1; i < count; i++)
+    for (size_t i = job->open == NULL ? 1 : 0; i < count; i++)
         run_plan(&v, indices[i], false, &results[i]);
     close_verifying(&v);
     return 0;

@@ -17,7 +17,9 @@ struct verify_job {
     uint64_t order_seed;
     enum interpret_fault fault;
     bool shift; /* the context is shifted half-way; such plans have no drafter */
-    executor_open *open; /* NULL: the interpreter, several plans at a time */
+    /* NULL: the interpreter, several plans at a time. Else the first plan runs on the interpreter
+     * as well, and its output is what all are compared with. */
+    executor_open *open;
     void *open_context;
 };
 
@@ -25,8 +27,8 @@ struct verify_job {
 struct verify_result {
     size_t index; /* into the grid */
     bool failed;
-    uint64_t checksum;
-    uint32_t first_difference; /* slot x tokens + token, where it differs from the first plan */
+    uint64_t checksum, expected;
+    uint32_t first_difference; /* slot x tokens + token, where it differs from the expected */
     uint32_t rounds, accepted;
     struct error error; /* of a plan that failed */
 };
@@ -34,7 +36,7 @@ struct verify_result {
 /**
  * Runs plans, on the interpreter several at a time where the build has OpenMP.
  *
- * @param indices of the grid; the first is what the others are compared with
+ * @param indices of the grid; the first one's output is expected of all
  * @param results set, in the order of `indices`
  * @return 0, or -1 with `err` set when nothing could be run; a failure of one plan is in its
  *         result
