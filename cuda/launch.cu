@@ -2,15 +2,19 @@
 
 enum { GPUS_MAX = 64 };
 
-bool launch_overlaps(void)
+static __global__ void any_kernel(void)
 {
-    static int majors[GPUS_MAX]; /* 0: not asked yet */
-    int gpu = 0, major = 0;
+}
+
+bool launch_is_hopper(void)
+{
+    static signed char known[GPUS_MAX]; /* 1: it is, -1: it is not */
+    struct cudaFuncAttributes attributes;
+    int gpu = 0;
 
     if (cudaGetDevice(&gpu) != cudaSuccess || gpu >= GPUS_MAX)
         return false;
-    if (majors[gpu] == 0 &&
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess)
-        majors[gpu] = major;
-    return majors[gpu] >= 9;
+    if (known[gpu] == 0 && cudaFuncGetAttributes(&attributes, any_kernel) == cudaSuccess)
+        known[gpu] = attributes.ptxVersion >= 90 ? 1 : -1;
+    return known[gpu] > 0;
 }

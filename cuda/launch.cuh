@@ -1,5 +1,5 @@
 /* Launches that start while the kernel before on the stream drains: programmatic dependent
- * launch, of cards from Hopper on; elsewhere they follow it as any other.
+ * launch, on Hopper; elsewhere they follow it as any other.
  *
  * Every kernel that is launched so calls launch_begin() in all its threads before it reads what an
  * earlier kernel has written, or writes what one may still read. */
@@ -17,8 +17,9 @@ static __device__ __forceinline__ void launch_begin(void)
 #endif
 }
 
-/** Whether the current GPU has such launches. */
-bool launch_overlaps(void);
+/** Whether the current GPU runs the code that was compiled for Hopper. Cards after it run what was
+ * compiled for Ampere: Hopper's own instructions are in no later card. */
+bool launch_is_hopper(void);
 
 /** Launches `kernel`; cuda_launched() has the status. */
 template <typename... Parameters, typename... Arguments>
@@ -35,7 +36,7 @@ static void launch_overlapping(void (*kernel)(Parameters...), dim3 grid, unsigne
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
     config.attrs = &attribute;
-    config.numAttrs = launch_overlaps() ? 1 : 0;
+    config.numAttrs = launch_is_hopper() ? 1 : 0;
     cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 

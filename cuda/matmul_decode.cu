@@ -5,6 +5,7 @@
  * A lane for each pair feeds its ring of stages with bulk copies, a window each. A pair adds its
  * sums of a row tile to the workspace; whoever completes the tile writes the result and clears the
  * workspace. */
+#include "cuda/launch.cuh"
 #include "cuda/matmul_fast.h"
 
 #include "ref/arith.h"
@@ -587,7 +588,7 @@ cudaError_t matmul_fast_decode_parts(const struct matmul_fast *matmul,
     const uint32_t windows = matmul_fast_windows(matmul);
     struct decode decode = {};
     uint64_t padded;
-    int device, sms, major;
+    int device, sms;
     cudaError_t error;
 
     if (!matmul_fast_takes(matmul) || tokens == 0 || tokens > MATMUL_FAST_DECODE_TOKENS ||
@@ -595,11 +596,9 @@ cudaError_t matmul_fast_decode_parts(const struct matmul_fast *matmul,
         return cudaErrorInvalidValue;
     if ((error = cudaGetDevice(&device)) != cudaSuccess ||
         (error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device)) !=
-            cudaSuccess ||
-        (error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) !=
             cudaSuccess)
         return error;
-    if (major < 9)
+    if (!launch_is_hopper())
         flags |= MATMUL_FAST_PORTABLE;
     for (uint32_t p = 0; p < part_count; p++) {
         struct decode_part *part = &decode.parts[p];

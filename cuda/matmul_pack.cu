@@ -1,4 +1,5 @@
 /* Packing of weights and quantisation of activations: the layouts of matmul_fast.h. */
+#include "cuda/launch.cuh"
 #include "cuda/matmul_fast.h"
 
 #include "ref/arith.h"
@@ -168,10 +169,7 @@ static __global__ void __launch_bounds__(THREADS)
     float4 value = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     uint32_t largest_bits = 0;
 
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+    launch_begin();
     if (window < windows && token < tokens && column < count)
         value = *(const float4 *)(x + token * x_stride + window / segment_windows * count + column);
 
@@ -224,25 +222,17 @@ cudaError_t matmul_fast_quantise(const struct matmul_fast *matmul, const float *
                                  unsigned flags, cudaStream_t stream)
 {
     uint32_t padded = matmul_fast_padded_tokens(tokens), windows = matmul_fast_windows(matmul);
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attribute = {};
-    int device, major;
-    cudaError_t error;
-
     if (!matmul_fast_takes(matmul) || tokens == 0 || x_stride % 4 != 0)
         return cudaErrorInvalidValue;
-    if ((error = cudaGetDevice(&device)) != cudaSuccess ||
-        (error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) !=
-            cudaSuccess)
-        return error;
-    config.gridDim = dim3((windows * 4 * 8 + THREADS - 1) / THREADS, padded);
-    config.blockDim = dim3(THREADS);
-    config.stream = stream;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &attribute;
-    config.numAttrs = flags & MATMUL_FAST_OVERLAP && major >= 9 ? 1 : 0;
-    return cudaLaunchKernelEx(&config, quantise_kernel, x, x_stride, tokens, padded / 8, windows,
-                              matmul_fast_segment_windows(matmul), matmul->count,
-                              (uint8_t *)activations);
+    dim3 grid((windows * 4 * 8 + THREADS - 1) / THREADS, padded);
+
+    if (flags & MATMUL_FAST_OVERLAP)
+        launch_overlapping(quantise_kernel, grid, THREADS, 0, stream, x, x_stride, tokens,
+                           padded / 8, windows, matmul_fast_segment_windows(matmul), matmul->count,
+                           (uint8_t *)activations);
+    else
+        quantise_kernel<<<grid, THREADS, 0, stream>>>(x, x_stride, tokens, padded / 8, windows,
+                                                      matmul_fast_segment_windows(matmul),
+                                                      matmul->count, (uint8_t *)activations);
+    return cudaGetLastError();
 }

@@ -4,7 +4,7 @@ AC_DEFUN([LOPSIDE_CUDA], [
   AC_ARG_WITH([cuda],
     [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@], [the CUDA runtime, with the toolkit at DIR (default: if found)])],
     [], [with_cuda=check])
-  AC_ARG_VAR([NVCCFLAGS], [flags for nvcc; the default builds for Hopper])
+  AC_ARG_VAR([NVCCFLAGS], [flags for nvcc; the default builds for Hopper, for Ampere and Ada, and PTX that later cards compile])
   have_cuda=no
   AS_IF([test "x$with_cuda" != xno], [
     AS_CASE([$with_cuda],
@@ -23,7 +23,7 @@ AC_DEFUN([LOPSIDE_CUDA], [
       cuda_missing="libcudart_static.a is not found below $cuda_home"])
     AS_IF([test "x$have_cuda$with_cuda" != xyescheck && test "x$have_cuda" = xno &&
            test "x$with_cuda" != xcheck], [AC_MSG_ERROR([--with-cuda: $cuda_missing])])])
-  : ${NVCCFLAGS="-O3 -lineinfo -gencode arch=compute_90a,code=sm_90a"}
+  : ${NVCCFLAGS="-O3 -lineinfo -gencode arch=compute_80,code=@<:@sm_80,compute_80@:>@ -gencode arch=compute_90a,code=sm_90a"}
   AS_IF([test "x$have_cuda" = xyes], [AC_DEFINE([HAVE_CUDA], [1], [Define where the CUDA runtime is built.])])
   AC_SUBST([CUDA_LIBS])
   AM_CONDITIONAL([HAVE_CUDA], [test "x$have_cuda" = xyes])
