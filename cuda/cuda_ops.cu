@@ -358,7 +358,7 @@ static int attend_op(struct cuda_executor *executor, const struct program_op *op
     scratch = cuda_scratch_of(executor, op->out.space, cuda_attend_scratch(&attend, chunks), err);
     if (scratch == nullptr)
         return -1;
-    return cuda_attend(&attend, chunks, scratch, y, stream, err);
+    return cuda_attend(&attend, chunks, scratch, y, nullptr, stream, err);
 }
 
 /* ---- recurrent layers ---- */

@@ -1,187 +1,519 @@
-/* Softmax attention: a block computes a chunk of 256 positions for one query head of one token,
- * then the chunks are merged in order. ref/kernel_attend.c has the order of additions. */
-#include "cuda/cuda_check.h"
-#include "cuda/kernel_cache_value.cuh"
-#include "cuda/kernels.h"
+/* Softmax attention: a block computes a chunk of 256 positions for some query heads of a KV head,
+ * then the chunks are merged in order. ref/kernel_attend.c has the order of additions.
+ *
+ * Positions without a cell, behind the token or before its window are left out when a chunk's
+ * rows are listed, so that all loops run over what takes part, in order. */
+#include "cuda/attend_private.cuh"
 
-enum { CHUNK = 256, MERGE_THREADS = 128, AHEAD = 32, DIM_MAX = 1024 };
+enum {
+    CHUNK = ATTEND_CHUNK,
+    THREADS = CHUNK,          /* one a position */
+    HEADS = 8,                /* query heads of a block, at most */
+    WEIGHTS = CHUNK + 4,      /* from head to head: in other banks */
+    EARLY = 64,               /* rows of V that are copied beside K */
+    STATIC_BYTES = 2048,      /* of shared memory, at most */
+    DIM_MAX = 1024,
+    FEW_BLOCKS = 264, /* which a GPU holds at once anyway */
+    MERGE_CHUNKS = 256,
+    MERGE_THREADS = MERGE_CHUNKS,
+    GPUS_MAX = 64,
+};
 
 /* Scratch of one launch; more tokens than fit are more launches. */
 static const size_t scratch_bytes = (size_t)64 << 20;
 
-/* What a chunk leaves; `any` 0: it had no position. */
-struct chunk_part {
-    float maximum, sum;
-    uint32_t any;
+/* How a chunk is cut. K is copied `rows` rows at a time, V first `early` rows, then into K's
+ * place as many as fit. */
+struct chunk_cut {
+    uint32_t heads; /* of a block */
+    uint32_t parts; /* blocks of a KV head */
+    uint32_t rows, early, later;
+    uint32_t query; /* floats from head to head */
+    uint32_t k_bytes, v_bytes;
 };
 
-/* Some tokens of a step. */
-struct attend_part {
-    struct attend attend;
-    uint32_t first, count; /* tokens */
-    uint32_t chunks;
-    struct chunk_part *parts; /* (count, heads, chunks) */
-    float *values;            /* (count, heads, chunks, dim_v) */
-    float *out;
+/* What a block works on. */
+struct chunk_job {
+    uint32_t token;    /* of the step */
+    uint32_t head;     /* the first query head */
+    uint32_t heads;    /* that there are */
+    uint32_t kv;       /* of the cache */
+    uint32_t chunk;    /* of the token's */
+    uint32_t count;    /* positions that take part */
+    const float *query;
+    float *weights; /* (heads, WEIGHTS): scores first */
+    char *k, *v;
+    const int32_t *rows;
 };
 
-__host__ __device__ static uint32_t first_position(const struct program_token *token,
-                                                   uint32_t window)
+/* ---- scores ---- */
+
+/* Scores of copied rows `first` to `first` + `count`: threads are `slots` positions x slices of
+ * NH heads. */
+template <int TYPE, int NH>
+static __device__ __forceinline__ void scores_of(const attend_part &p, const chunk_cut &cut, const chunk_job &job,
+                                 uint32_t first, uint32_t count, uint32_t slots)
 {
-    if (window == 0 || token->position + 1 <= window)
-        return 0;
-    return token->position + 1 - window;
-}
+    const uint32_t dim = p.k.dim, head = threadIdx.x / slots * NH;
 
-/* arith_dot8() of a query with the row of a cache that begins at value `index`. */
-__device__ float dot_row(enum tensor_type type, const void *cache, uint64_t index,
-                         const float *query, uint32_t dim)
-{
-    float lanes[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    uint32_t i = 0;
+    if (head >= job.heads)
+        return;
+    for (uint32_t j = threadIdx.x % slots; j < count; j += slots) {
+        const char *row = job.k + j * p.k.stride;
+        const float *query = job.query + head * cut.query;
+        float lanes[NH][8] = {}, k[8];
 
-    /* Eight f16 a load, where rows begin at multiples of eight. */
-    if (type == TENSOR_TYPE_F16 && dim % 8 == 0) {
-        const uint4 *row = (const uint4 *)((const uint16_t *)cache + index);
-
-#pragma unroll 8
-        for (; i < dim; i += 8) {
-            uint4 eight = row[i / 8];
-            uint32_t words[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll 2
+        for (uint32_t piece = 0; piece < dim / 8; piece++) {
+            attend_eight<TYPE>(row, piece, k);
+#pragma unroll
+            for (int g = 0; g < NH; g++) {
+                const float4 *eight = (const float4 *)(query + g * cut.query + piece * 8);
+                const float4 low = eight[0], high = eight[1];
+                const float q[8] = {low.x,  low.y,  low.z,  low.w,
+                                    high.x, high.y, high.z, high.w};
 
 #pragma unroll
-            for (int l = 0; l < 8; l++)
-                lanes[l] = fmaf(query[i + l], half_value((uint16_t)(words[l / 2] >> l % 2 * 16)),
-                                lanes[l]);
+                for (int l = 0; l < 8; l++)
+                    lanes[g][l] = fmaf(q[l], k[l], lanes[g][l]);
+            }
+        }
+        if (dim % 8 != 0) {
+            attend_eight<TYPE>(row, dim / 8, k);
+#pragma unroll
+            for (int g = 0; g < NH; g++)
+#pragma unroll
+                for (int l = 0; l < 8; l++)
+                    if (l < dim % 8)
+                        lanes[g][l] =
+                            fmaf(query[g * cut.query + dim / 8 * 8 + l], k[l], lanes[g][l]);
+        }
+#pragma unroll
+        for (int g = 0; g < NH; g++) {
+#pragma unroll
+            for (int s = 4; s > 0; s /= 2)
+#pragma unroll
+                for (int l = 0; l < s; l++)
+                    lanes[g][l] += lanes[g][l + s];
+            if (head + g < job.heads)
+                job.weights[(head + g) * WEIGHTS + first + j] =
+                    arith_canonical(lanes[g][0]) * p.attend.scale;
         }
     }
-    for (; i + 8 <= dim; i += 8)
-#pragma unroll
-        for (int l = 0; l < 8; l++)
-            lanes[l] = fmaf(query[i + l], cache_value(type, cache, index + i + l), lanes[l]);
-#pragma unroll
-    for (int l = 0; l < 8; l++)
-        if (i + l < dim)
-            lanes[l] = fmaf(query[i + l], cache_value(type, cache, index + i + l), lanes[l]);
-#pragma unroll
-    for (int s = 4; s > 0; s /= 2)
-#pragma unroll
-        for (int l = 0; l < s; l++)
-            lanes[l] += lanes[l + s];
-    return arith_canonical(lanes[0]);
 }
 
-/* Grid: (tokens x heads, chunks); CHUNK threads, one a position, then one a value. */
-__global__ void __launch_bounds__(CHUNK) attend_chunk_kernel(attend_part p)
+template <int TYPE>
+static __device__ __forceinline__ void scores_of(const attend_part &p, const chunk_cut &cut, const chunk_job &job,
+                                 uint32_t first, uint32_t count)
 {
-    __shared__ float query[DIM_MAX], weights[CHUNK], maxima[CHUNK];
-    __shared__ int32_t rows[CHUNK]; /* of a position in the cache; -1: takes no part */
-    const struct attend &a = p.attend;
-    uint32_t t = p.first + blockIdx.x / a.heads, h = blockIdx.x % a.heads, j = threadIdx.x;
-    uint32_t kv = a.kv_first + h / (a.heads / a.kv_heads);
-    const struct program_token *token = &a.tokens[t];
-    uint32_t from = first_position(token, a.window);
-    uint32_t position = (from / CHUNK + blockIdx.y) * CHUNK + j;
-    uint64_t part = (uint64_t)blockIdx.x * p.chunks + blockIdx.y;
-    bool present = position >= from && position <= token->position && position < a.positions;
-    float score = 0.0f, sum = 0.0f, maximum;
+    /* Few positions: a thread takes fewer heads. */
+    const uint32_t slots = count > 128 ? 256 : count > 64 ? 128 : count > 32 ? 64 : 32;
+    const uint32_t slices = CHUNK / slots;
 
-    rows[j] = present ? a.cells[(uint64_t)token->sequence * a.positions + position] : -1;
-    present = rows[j] >= 0;
-    for (uint32_t i = j; i < a.dim_k; i += CHUNK)
-        query[i] = a.query[((uint64_t)t * a.heads + h) * a.dim_k + i];
-    if (!__syncthreads_or(present)) {
-        if (j == 0)
-            p.parts[part].any = 0;
-        return;
+    switch ((job.heads + slices - 1) / slices) {
+#define HEADS_CASE(n)                                                                              \
+    case n:                                                                                        \
+        scores_of<TYPE, n>(p, cut, job, first, count, slots);                                      \
+        break;
+        HEADS_CASE(1)
+        HEADS_CASE(2)
+        HEADS_CASE(3)
+        HEADS_CASE(4)
+        HEADS_CASE(5)
+        HEADS_CASE(6)
+        HEADS_CASE(7)
+        HEADS_CASE(8)
+#undef HEADS_CASE
     }
-    if (present)
-        score = dot_row(a.type_k, a.cache_k, ((uint64_t)rows[j] * a.row_heads + kv) * a.dim_k,
-                        query, a.dim_k) *
-                a.scale;
+}
+
+/* A warp a head: scores become weights. */
+static __device__ void weigh(const chunk_job &job, float *maxima)
+{
+    const uint32_t head = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float *weights = job.weights + head * WEIGHTS;
+    float maximum = -INFINITY;
+
+    if (head >= job.heads)
+        return;
     /* A score that is NaN is larger than none. */
-    maxima[j] = present && score == score ? score : -INFINITY;
+    for (uint32_t j = lane; j < job.count; j += 32)
+        maximum = fmaxf(maximum, weights[j]);
+#pragma unroll
+    for (int s = 16; s > 0; s /= 2)
+        maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffffu, maximum, s));
+    for (uint32_t j = lane; j < job.count; j += 32)
+        weights[j] = arith_exp(weights[j] - maximum);
+    if (lane == 0)
+        maxima[head] = maximum;
+}
+
+/* ---- values ---- */
+
+/* The last warp, which has no values where there are at most 224: a lane a head. */
+static __device__ void sum_weights(const chunk_job &job, float *sums)
+{
+    const uint32_t head = threadIdx.x - (THREADS - 32);
+    float sum = 0.0f;
+    uint32_t j = 0;
+
+    if (threadIdx.x < THREADS - 32 || head >= job.heads)
+        return;
+
+    const float *weights = job.weights + head * WEIGHTS;
+
+#pragma unroll 4
+    for (; j + 4 <= job.count; j += 4) {
+        const float4 four = *(const float4 *)(weights + j);
+
+        sum += four.x;
+        sum += four.y;
+        sum += four.z;
+        sum += four.w;
+    }
+    for (; j < job.count; j++)
+        sum += weights[j];
+    sums[head] = sum;
+}
+
+/* Adds weighted rows to values of NH heads, `weights` from the first row on. */
+template <int TYPE, int NH>
+static __device__ __forceinline__ void add_rows(const char *row, uint32_t stride, uint32_t count,
+                                                const float *weights, struct attend_place place,
+                                                float *values)
+{
+    uint32_t j = 0;
+
+#pragma unroll 4
+    for (; j + 4 <= count; j += 4, row += 4 * stride) {
+        float v[4];
+
+#pragma unroll
+        for (int u = 0; u < 4; u++)
+            v[u] = attend_value<TYPE>(row + u * stride, place);
+#pragma unroll
+        for (int g = 0; g < NH; g++) {
+            const float4 four = *(const float4 *)(weights + g * WEIGHTS + j);
+
+            values[g] = fmaf(four.x, v[0], values[g]);
+            values[g] = fmaf(four.y, v[1], values[g]);
+            values[g] = fmaf(four.z, v[2], values[g]);
+            values[g] = fmaf(four.w, v[3], values[g]);
+        }
+    }
+    for (; j < count; j++, row += stride)
+#pragma unroll
+        for (int g = 0; g < NH; g++)
+            values[g] =
+                fmaf(weights[g * WEIGHTS + j], attend_value<TYPE>(row, place), values[g]);
+}
+
+/* Writes values of NH heads from `head` on, of column `i`. */
+template <int NH>
+static __device__ __forceinline__ void write_values(const attend_part &p, const chunk_job &job, uint32_t head,
+                                    uint32_t i, const float *values, const float *sums)
+{
+    const struct attend &a = p.attend;
+
+#pragma unroll
+    for (int g = 0; g < NH; g++) {
+        const uint32_t h = job.head + head + g;
+        float value;
+
+        if (head + g >= job.heads)
+            return;
+        if (p.chunks > 1) {
+            const uint64_t part =
+                ((uint64_t)(job.token - p.first) * a.heads + h) * p.chunks + job.chunk;
+
+            p.values[part * a.dim_v + i] = values[g];
+            continue;
+        }
+        value = arith_canonical(job.count > 0 ? values[g] / sums[head + g] : 0.0f);
+        p.out[((uint64_t)job.token * a.heads + h) * a.dim_v + i] = value;
+        if (p.quantised.bytes != nullptr)
+            activations_store(p.quantised, job.token, h * a.dim_v + i, value);
+    }
+}
+
+/* Values `first_value` and on, 256 at most, in slices of NH heads. The first rows of V and as many
+ * of the later ones as have room have been asked for, in this order. */
+template <int TYPE, int NH>
+static __device__ __forceinline__ void values_of(const attend_part &p, const chunk_cut &cut, const chunk_job &job,
+                                 uint32_t first_value, uint32_t lanes, float *sums)
+{
+    const uint32_t head = threadIdx.x / lanes * NH, i = first_value + threadIdx.x % lanes;
+    const bool active = head < job.heads && i < p.v.dim;
+    const struct attend_place place = attend_place_of<TYPE>(active ? i : 0);
+    const float *weights = job.weights + head * WEIGHTS;
+    const uint32_t early = job.count < cut.early ? job.count : cut.early;
+    float values[NH] = {};
+
+    __pipeline_wait_prior(1);
     __syncthreads();
-    for (uint32_t s = CHUNK / 2; s > 0; s /= 2) {
-        if (j < s)
-            maxima[j] = maxima[j + s] > maxima[j] ? maxima[j + s] : maxima[j];
+    if (first_value == 0)
+        sum_weights(job, sums);
+    if (active)
+        add_rows<TYPE, NH>(job.v, p.v.stride, early, weights, place, values);
+    for (uint32_t j = early; j < job.count; j += cut.later) {
+        const uint32_t left = job.count - j, rows = left < cut.later ? left : cut.later;
+
+        if (j > early) {
+            __syncthreads();
+            attend_copy(p.v, job.kv, job.rows + j, rows, job.k);
+            __pipeline_commit();
+        }
+        __pipeline_wait_prior(0);
+        __syncthreads();
+        if (active)
+            add_rows<TYPE, NH>(job.k, p.v.stride, rows, weights + j, place, values);
+    }
+    __syncthreads();
+    if (active)
+        write_values<NH>(p, job, head, i, values, sums);
+}
+
+template <int TYPE>
+static __device__ __forceinline__ void values_of(const attend_part &p, const chunk_cut &cut, const chunk_job &job,
+                                 float *sums)
+{
+    /* Enough threads for four warps, each with as many heads as that leaves. */
+    const uint32_t width = p.v.dim < CHUNK ? (p.v.dim + 31) / 32 * 32 : CHUNK;
+    const uint32_t slices = width < 128 ? 128 / width : 1;
+
+    for (uint32_t first = 0; first < p.v.dim; first += CHUNK) {
+        if (first > 0) {
+            const uint32_t early = job.count < cut.early ? job.count : cut.early;
+            const uint32_t left = job.count - early;
+
+            attend_copy(p.v, job.kv, job.rows, early, job.v);
+            __pipeline_commit();
+            attend_copy(p.v, job.kv, job.rows + early, left < cut.later ? left : cut.later, job.k);
+            __pipeline_commit();
+        }
+        switch ((job.heads + slices - 1) / slices) {
+#define HEADS_CASE(n)                                                                              \
+    case n:                                                                                        \
+        values_of<TYPE, n>(p, cut, job, first, width, sums);                                       \
+        break;
+            HEADS_CASE(1)
+            HEADS_CASE(2)
+            HEADS_CASE(3)
+            HEADS_CASE(4)
+            HEADS_CASE(5)
+            HEADS_CASE(6)
+            HEADS_CASE(7)
+            HEADS_CASE(8)
+#undef HEADS_CASE
+        }
         __syncthreads();
     }
-    maximum = maxima[0];
-    weights[j] = present ? arith_exp(score - maximum) : 0.0f;
-    __syncthreads();
-    for (uint32_t i = j; i < a.dim_v; i += CHUNK) {
-        float value = 0.0f;
-
-        /* Loads of several positions are under way at once; row 0 stands in for none. */
-        for (uint32_t k = 0; k < CHUNK; k += AHEAD) {
-            float ahead[AHEAD];
-
-#pragma unroll
-            for (int u = 0; u < AHEAD; u++) {
-                uint64_t row = rows[k + u] >= 0 ? (uint64_t)rows[k + u] : 0;
-
-                ahead[u] = cache_value(a.type_v, a.cache_v, (row * a.row_heads + kv) * a.dim_v + i);
-            }
-#pragma unroll
-            for (int u = 0; u < AHEAD; u++)
-                if (rows[k + u] >= 0)
-                    value = fmaf(weights[k + u], ahead[u], value);
-        }
-        p.values[part * a.dim_v + i] = value;
-    }
-    if (j != 0)
-        return;
-    for (uint32_t k = 0; k < CHUNK; k++)
-        if (rows[k] >= 0)
-            sum += weights[k];
-    p.parts[part].maximum = maximum;
-    p.parts[part].sum = sum;
-    p.parts[part].any = 1;
 }
 
-/* Grid: (tokens x heads); a thread a value. */
-__global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(attend_part p)
+/* ---- a chunk ---- */
+
+/* Copies K and V, computes scores in `weights`, then asks for the later rows of V. */
+static __device__ void load_and_score(const attend_part &p, const chunk_cut &cut,
+                                      const chunk_job &job)
 {
-    const struct attend &a = p.attend;
-    const struct chunk_part *parts = p.parts + (uint64_t)blockIdx.x * p.chunks;
-    const float *values = p.values + (uint64_t)blockIdx.x * p.chunks * a.dim_v;
-    float *out = p.out + ((uint64_t)p.first * a.heads + blockIdx.x) * a.dim_v;
+    const uint32_t early = job.count < cut.early ? job.count : cut.early;
+    const uint32_t left = job.count - early;
 
-    for (uint32_t i = threadIdx.x; i < a.dim_v; i += MERGE_THREADS) {
-        float maximum = 0.0f, sum = 0.0f, value = 0.0f;
-        bool begun = false;
+    for (uint32_t j = 0; j == 0 || j < job.count; j += cut.rows) {
+        const uint32_t rows = job.count - j < cut.rows ? job.count - j : cut.rows;
 
-        for (uint32_t c = 0; c < p.chunks; c++) {
-            float chunk_value, higher, scale, chunk_scale;
-
-            if (parts[c].any == 0)
-                continue;
-            chunk_value = values[(uint64_t)c * a.dim_v + i];
-            if (!begun) {
-                begun = true;
-                maximum = parts[c].maximum;
-                sum = parts[c].sum;
-                value = chunk_value;
-                continue;
-            }
-            higher = parts[c].maximum > maximum ? parts[c].maximum : maximum;
-            scale = arith_exp(maximum - higher);
-            chunk_scale = arith_exp(parts[c].maximum - higher);
-            maximum = higher;
-            sum = fmaf(parts[c].sum, chunk_scale, sum * scale);
-            value = fmaf(chunk_value, chunk_scale, value * scale);
+        attend_copy(p.k, job.kv, job.rows + j, rows, job.k);
+        __pipeline_commit();
+        if (j == 0) {
+            attend_copy(p.v, job.kv, job.rows, early, job.v);
+            __pipeline_commit();
+            __pipeline_wait_prior(1);
+        } else {
+            __pipeline_wait_prior(0);
         }
-        out[i] = arith_canonical(begun ? value / sum : 0.0f);
+        __syncthreads();
+        if (p.k.type == TENSOR_TYPE_F16)
+            scores_of<TENSOR_TYPE_F16>(p, cut, job, j, rows);
+        else if (p.k.type == TENSOR_TYPE_Q8_0)
+            scores_of<TENSOR_TYPE_Q8_0>(p, cut, job, j, rows);
+        else
+            scores_of<TENSOR_TYPE_Q4_0>(p, cut, job, j, rows);
+        __syncthreads();
+    }
+    attend_copy(p.v, job.kv, job.rows + early, left < cut.later ? left : cut.later, job.k);
+    __pipeline_commit();
+}
+
+/* Grid: (chunks, KV heads x parts, tokens). */
+__global__ void __launch_bounds__(THREADS, 2)
+    attend_chunk_kernel(const __grid_constant__ attend_part p,
+                        const __grid_constant__ chunk_cut cut)
+{
+    extern __shared__ __align__(16) char shared[];
+    __shared__ int32_t rows[CHUNK];
+    __shared__ float maxima[HEADS], sums[HEADS];
+    __shared__ uint32_t warp_counts[CHUNK / 32];
+    const struct attend &a = p.attend;
+    const uint32_t group = a.heads / a.kv_heads;
+    const uint32_t kv = blockIdx.y / cut.parts, of_group = blockIdx.y % cut.parts * cut.heads;
+    float *query = (float *)shared;
+    chunk_job job;
+
+    launch_begin();
+    job.token = p.first + blockIdx.z;
+
+    const struct program_token *token = &a.tokens[job.token];
+    const uint32_t from = attend_first(token, a.window), position = token->position;
+    const uint32_t first = (from / CHUNK + blockIdx.x) * CHUNK;
+
+    if (first > position)
+        return;
+    job.head = kv * group + of_group;
+    job.heads = group - of_group < cut.heads ? group - of_group : cut.heads;
+    job.kv = a.kv_first + kv;
+    job.chunk = blockIdx.x;
+    job.rows = rows;
+    job.query = query;
+    job.weights = query + cut.heads * cut.query;
+    job.k = (char *)(job.weights + cut.heads * WEIGHTS);
+    job.v = job.k + cut.k_bytes;
+    for (uint32_t i = threadIdx.x; i < job.heads * a.dim_k; i += THREADS) {
+        const uint32_t h = i / a.dim_k;
+
+        query[h * cut.query + i % a.dim_k] =
+            a.query[((uint64_t)job.token * a.heads + job.head) * a.dim_k + i];
+    }
+    job.count = attend_rows(a, token->sequence, first, from, position, rows, warp_counts);
+    load_and_score(p, cut, job);
+    weigh(job, maxima);
+    if (p.v.type == TENSOR_TYPE_F16)
+        values_of<TENSOR_TYPE_F16>(p, cut, job, sums);
+    else if (p.v.type == TENSOR_TYPE_Q8_0)
+        values_of<TENSOR_TYPE_Q8_0>(p, cut, job, sums);
+    else
+        values_of<TENSOR_TYPE_Q4_0>(p, cut, job, sums);
+    if (p.chunks > 1 && threadIdx.x < job.heads) {
+        const uint32_t h = job.head + threadIdx.x;
+        struct attend_chunk *part =
+            p.parts + ((uint64_t)blockIdx.z * a.heads + h) * p.chunks + job.chunk;
+
+        *part = {maxima[threadIdx.x], sums[threadIdx.x], job.count > 0, 0};
     }
 }
+
+/* ---- merge ---- */
+
+/* What the chunks before have left, and by how much it and a chunk are multiplied. */
+struct merge_state {
+    float maximum;
+    bool begun;
+};
+
+struct merge_scales {
+    float before, chunk;
+};
+
+/* Scales of up to MERGE_CHUNKS chunks, a thread each. The first chunk is taken as it is: values
+ * begin as -0, to which adding changes nothing. One without positions has zeros, times -0. */
+static __device__ void scale_chunks(const struct attend_chunk *parts, uint32_t count,
+                                    merge_state *state, merge_scales *scales, float *sums)
+{
+    __shared__ float warp_maxima[MERGE_THREADS / 32];
+    __shared__ uint32_t warp_begun[MERGE_THREADS / 32];
+    const uint32_t c = threadIdx.x, warp = c / 32, lane = c % 32;
+    const struct attend_chunk part = c < count ? parts[c] : attend_chunk{-INFINITY, 0.0f, 0, 0};
+    const float own = part.any != 0 ? part.maximum : -INFINITY;
+    const uint32_t there = __ballot_sync(0xffffffffu, part.any != 0);
+    bool begun = state->begun || (there & ((1u << lane) - 1)) != 0;
+    float before = state->maximum, so_far = own;
+
+#pragma unroll
+    for (int s = 1; s < 32; s *= 2) {
+        const float other = __shfl_up_sync(0xffffffffu, so_far, s);
+
+        so_far = lane >= s ? fmaxf(so_far, other) : so_far;
+    }
+    if (lane == 31) {
+        warp_maxima[warp] = so_far;
+        warp_begun[warp] = there;
+    }
+    so_far = __shfl_up_sync(0xffffffffu, so_far, 1);
+    if (lane > 0)
+        before = fmaxf(before, so_far);
+    __syncthreads();
+    for (uint32_t w = 0; w < MERGE_THREADS / 32; w++) {
+        if (w < warp) {
+            before = fmaxf(before, warp_maxima[w]);
+            begun = begun || warp_begun[w] != 0;
+        }
+        state->maximum = fmaxf(state->maximum, warp_maxima[w]);
+        state->begun = state->begun || warp_begun[w] != 0;
+    }
+    so_far = fmaxf(before, own);
+    if (part.any == 0)
+        scales[c] = {1.0f, -0.0f};
+    else if (!begun)
+        scales[c] = {1.0f, 1.0f};
+    else
+        scales[c] = {arith_exp(before - so_far), arith_exp(own - so_far)};
+    sums[c] = part.any != 0 ? part.sum : 0.0f;
+}
+
+/* Grid: (values / 32, heads, tokens). */
+__global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(const __grid_constant__ attend_part p)
+{
+    __shared__ float values[MERGE_CHUNKS][32];
+    __shared__ float sums[MERGE_CHUNKS], total;
+    __shared__ merge_scales scales[MERGE_CHUNKS];
+    const struct attend &a = p.attend;
+    const uint32_t i = blockIdx.x * 32, h = blockIdx.y, lane = threadIdx.x % 32;
+    const uint64_t part = ((uint64_t)blockIdx.z * a.heads + h) * p.chunks;
+    const uint32_t t = p.first + blockIdx.z;
+    merge_state state = {-INFINITY, false};
+    float value = -0.0f;
+
+    launch_begin();
+
+    const uint32_t first = attend_first(&a.tokens[t], a.window) / CHUNK;
+    const uint32_t chunks = a.tokens[t].position / CHUNK - first + 1;
+
+    for (uint32_t from = 0; from < chunks; from += MERGE_CHUNKS) {
+        const uint32_t count = chunks - from < MERGE_CHUNKS ? chunks - from : MERGE_CHUNKS;
+
+        __syncthreads();
+        for (uint32_t c = threadIdx.x / 32; c < count && i + lane < a.dim_v; c += MERGE_THREADS / 32)
+            __pipeline_memcpy_async(&values[c][lane],
+                                    &p.values[(part + from + c) * a.dim_v + i + lane], 4);
+        __pipeline_commit();
+        scale_chunks(p.parts + part + from, count, &state, scales, sums);
+        __pipeline_wait_prior(0);
+        __syncthreads();
+        /* One warp the values, another the sum. */
+        if (threadIdx.x < 64)
+#pragma unroll 16
+            for (uint32_t c = 0; c < count; c++)
+                value = fmaf(threadIdx.x < 32 ? values[c][lane] : sums[c], scales[c].chunk,
+                             value * scales[c].before);
+    }
+    if (threadIdx.x == 32)
+        total = value;
+    __syncthreads();
+    if (threadIdx.x >= 32 || i + lane >= a.dim_v)
+        return;
+    value = arith_canonical(state.begun ? value / total : 0.0f);
+    p.out[((uint64_t)t * a.heads + h) * a.dim_v + i + lane] = value;
+    if (p.quantised.bytes != nullptr)
+        activations_store(p.quantised, t, h * a.dim_v + i + lane, value);
+}
+
+/* ---- launches ---- */
 
 uint32_t cuda_attend_chunks(const struct program_token *tokens, uint32_t count, uint32_t window)
 {
     uint32_t most = 1;
 
     for (uint32_t t = 0; t < count; t++) {
-        uint32_t first = first_position(&tokens[t], window) / CHUNK;
+        uint32_t first = attend_first(&tokens[t], window) / CHUNK;
         uint32_t chunks = tokens[t].position / CHUNK - first + 1;
 
         most = chunks > most ? chunks : most;
@@ -192,7 +524,7 @@ uint32_t cuda_attend_chunks(const struct program_token *tokens, uint32_t count, 
 static size_t token_bytes(const struct attend *attend, uint32_t chunks)
 {
     return (size_t)attend->heads * chunks *
-           (sizeof(struct chunk_part) + attend->dim_v * sizeof(float));
+           (sizeof(struct attend_chunk) + attend->dim_v * sizeof(float));
 }
 
 /* Tokens of one launch. */
@@ -208,10 +540,111 @@ size_t cuda_attend_scratch(const struct attend *attend, uint32_t chunks)
     return tokens_at_once(attend, chunks) * token_bytes(attend, chunks) + 256;
 }
 
-int cuda_attend(const struct attend *attend, uint32_t chunks, void *scratch, float *out,
-                cudaStream_t stream, struct error *err)
+/* Rows of halves may be read 16 bytes at once, others 4; their strides are odd multiples of what
+ * is copied at once, which spreads rows over the banks. */
+static struct attend_cache cache_of(const void *bytes, enum tensor_type type, uint32_t dim,
+                                    uint32_t row_heads)
 {
-    uint32_t each = tokens_at_once(attend, chunks);
+    const bool halves = type == TENSOR_TYPE_F16;
+    struct attend_cache cache = {};
+    uint32_t step;
+
+    cache.bytes = (const char *)bytes;
+    cache.type = type;
+    cache.dim = dim;
+    cache.row = (uint32_t)tensor_type_row_bytes(type, dim);
+    cache.all = cache.row * row_heads;
+    cache.unit = halves ? 16 : 8;
+    while (((uintptr_t)bytes | cache.row) % cache.unit != 0)
+        cache.unit /= 2;
+    cache.units = cache.row / cache.unit;
+    step = halves ? 16 : cache.unit < 4 ? 4 : cache.unit;
+    cache.stride = ((cache.row + step - 1) / step | 1) * step;
+    return cache;
+}
+
+static uint32_t multiple_of_16(uint32_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+
+static uint32_t shared_bytes(const struct attend_part *p, struct chunk_cut *cut)
+{
+    const uint32_t v_later = cut->rows > cut->early ? cut->rows - cut->early : cut->rows;
+    uint32_t v_room = multiple_of_16(v_later * p->v.stride);
+
+    cut->k_bytes = multiple_of_16(cut->rows * p->k.stride);
+    cut->k_bytes = cut->k_bytes > v_room ? cut->k_bytes : v_room;
+    cut->later = cut->k_bytes / p->v.stride;
+    cut->v_bytes = multiple_of_16(cut->early * p->v.stride);
+    /* Reading the last word of a row may touch the one behind. */
+    return cut->heads * (cut->query + WEIGHTS) * 4 + cut->k_bytes + cut->v_bytes + 16;
+}
+
+/* As few blocks as there are KV heads, but more where the GPU has room. */
+static struct chunk_cut cut_of(const struct attend_part *p, uint32_t limit, uint32_t *bytes)
+{
+    const struct attend *a = &p->attend;
+    const uint32_t group = a->heads / a->kv_heads;
+    const uint64_t others = (uint64_t)p->count * p->chunks * a->kv_heads;
+    struct chunk_cut cut = {};
+
+    cut.parts = (group + HEADS - 1) / HEADS;
+    while (cut.parts < group && others * cut.parts * 2 <= FEW_BLOCKS)
+        cut.parts *= 2;
+    cut.heads = (group + cut.parts - 1) / cut.parts;
+    cut.parts = (group + cut.heads - 1) / cut.heads;
+    cut.query = (a->dim_k + 7) / 8 * 8;
+    cut.rows = CHUNK;
+    cut.early = EARLY;
+    while ((*bytes = shared_bytes(p, &cut)) > limit && cut.rows > 1) {
+        cut.rows /= 2;
+        cut.early = cut.early > 1 ? cut.early / 2 : 1;
+    }
+    return cut;
+}
+
+/* Shared memory that a block of the current GPU may ask for; 0 with `err` set. */
+static uint32_t shared_limit(struct error *err)
+{
+    static uint32_t limits[GPUS_MAX];
+    int gpu, most;
+
+    if (cuda_check(cudaGetDevice(&gpu), "attend", err) != 0)
+        return 0;
+    if (gpu < GPUS_MAX && limits[gpu] != 0)
+        return limits[gpu];
+    if (cuda_check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu),
+                   "shared memory of the GPU", err) != 0)
+        return 0;
+    most -= STATIC_BYTES;
+    if (cuda_check(cudaFuncSetAttribute(attend_chunk_kernel,
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize, most),
+                   "shared memory for attention", err) != 0)
+        return 0;
+    if (gpu < GPUS_MAX)
+        limits[gpu] = (uint32_t)most;
+    return (uint32_t)most;
+}
+
+static int launch_part(const attend_part &p, uint32_t limit, cudaStream_t stream, struct error *err)
+{
+    const struct attend &a = p.attend;
+    uint32_t bytes;
+    const chunk_cut cut = cut_of(&p, limit, &bytes);
+
+    launch_overlapping(attend_chunk_kernel, dim3(p.chunks, a.kv_heads * cut.parts, p.count),
+                       THREADS, bytes, stream, p, cut);
+    if (p.chunks > 1)
+        launch_overlapping(merge_kernel, dim3((a.dim_v + 31) / 32, a.heads, p.count),
+                           MERGE_THREADS, 0, stream, p);
+    return cuda_launched("attend", err);
+}
+
+int cuda_attend(const struct attend *attend, uint32_t chunks, void *scratch, float *out,
+                const struct activations *quantised, cudaStream_t stream, struct error *err)
+{
+    uint32_t each = tokens_at_once(attend, chunks), limit;
     attend_part p = {};
 
     if (attend->heads == 0)
@@ -219,22 +652,23 @@ int cuda_attend(const struct attend *attend, uint32_t chunks, void *scratch, flo
     if (attend->dim_k > DIM_MAX)
         return error_set(err, ERROR_UNSUPPORTED, "heads of %u values; %d at most", attend->dim_k,
                          DIM_MAX);
+    limit = shared_limit(err);
+    if (limit == 0)
+        return -1;
     p.attend = *attend;
+    p.k = cache_of(attend->cache_k, attend->type_k, attend->dim_k, attend->row_heads);
+    p.v = cache_of(attend->cache_v, attend->type_v, attend->dim_v, attend->row_heads);
     p.chunks = chunks;
     p.out = out;
-    p.values = (float *)scratch;
-    p.parts = (struct chunk_part *)((float *)scratch +
-                                    (size_t)each * attend->heads * chunks * attend->dim_v);
+    if (quantised != nullptr)
+        p.quantised = *quantised;
+    p.parts = (struct attend_chunk *)scratch;
+    p.values = (float *)(p.parts + (size_t)each * attend->heads * chunks);
     for (p.first = 0; p.first < attend->token_count; p.first += each) {
         uint32_t left = attend->token_count - p.first;
 
         p.count = left < each ? left : each;
-
-        dim3 grid(p.count * attend->heads, chunks);
-
-        attend_chunk_kernel<<<grid, CHUNK, 0, stream>>>(p);
-        merge_kernel<<<grid.x, MERGE_THREADS, 0, stream>>>(p);
-        if (cuda_launched("attend", err) != 0)
+        if (launch_part(p, limit, stream, err) != 0)
             return -1;
     }
     return 0;

@@ -142,14 +142,21 @@ int cuda_shift(const struct cuda_shift *shift, void *cache, cudaStream_t stream,
 
 /* ---- kernel_attend.cu ---- */
 
+struct activations; /* activations.cuh */
+
 /* Chunks that a token touches at most, for `tokens` in the host's memory. */
 uint32_t cuda_attend_chunks(const struct program_token *tokens, uint32_t count, uint32_t window);
 
 /** Bytes of scratch; less makes more launches, each of some tokens. */
 size_t cuda_attend_scratch(const struct attend *attend, uint32_t chunks);
 
+/** `chunks` is cuda_attend_chunks() of the tokens, or more: what is launched depends on it, on
+ * `attend` and on the number of tokens alone.
+ *
+ * @param quantised gets `out` as activations too, a row of heads x dim_v columns for each token:
+ *                  dim_v is a multiple of 32; NULL, or its bytes NULL: none */
 int cuda_attend(const struct attend *attend, uint32_t chunks, void *scratch, float *out,
-                cudaStream_t stream, struct error *err);
+                const struct activations *quantised, cudaStream_t stream, struct error *err);
 
 /* ---- kernel_delta.cu ---- */
 
