@@ -315,6 +315,7 @@ static int attend_op(struct cuda_executor *executor, const struct program_op *op
     const struct program_token *known = cuda_host_tokens(executor, err);
     struct program_operand cells = {};
     struct attend attend = {};
+    struct activations quantised = {};
     uint64_t rows = (uint64_t)executor->program->tokens * op->heads;
     uint32_t chunks;
     void *scratch;
@@ -358,7 +359,10 @@ static int attend_op(struct cuda_executor *executor, const struct program_op *op
     scratch = cuda_scratch_of(executor, op->out.space, cuda_attend_scratch(&attend, chunks), err);
     if (scratch == nullptr)
         return -1;
-    return cuda_attend(&attend, chunks, scratch, y, nullptr, stream, err);
+    if (attend.dim_v % ARITH_BLOCK == 0 &&
+        cuda_activations_ahead(executor, op, y, op->heads * op->rows, &quantised, err) != 0)
+        return -1;
+    return cuda_attend(&attend, chunks, scratch, y, &quantised, stream, err);
 }
 
 /* ---- recurrent layers ---- */

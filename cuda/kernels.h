@@ -142,8 +142,6 @@ int cuda_shift(const struct cuda_shift *shift, void *cache, cudaStream_t stream,
 
 /* ---- kernel_attend.cu ---- */
 
-struct activations; /* activations.cuh */
-
 /* Chunks that a token touches at most, for `tokens` in the host's memory. */
 uint32_t cuda_attend_chunks(const struct program_token *tokens, uint32_t count, uint32_t window);
 
