@@ -46,6 +46,12 @@ struct attend_part {
     struct activations quantised; /* the same */
 };
 
+/* Shared memory that attend_tiles() needs of a GPU. */
+#define ATTEND_TILE_BYTES (224 << 10)
+
+/** Chunks of many tokens: kernel_attend_tile.cu. */
+int attend_tiles(const attend_part &p, cudaStream_t stream, struct error *err);
+
 __host__ __device__ static inline uint32_t attend_first(const struct program_token *token,
                                                         uint32_t window)
 {
@@ -94,7 +100,8 @@ static __device__ __forceinline__ void attend_eight(const char *row, uint32_t pi
 
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        uint32_t four = __funnelshift_r(words[half], words[half + 1], shift);
+        const uint32_t next = half == 0 || shift != 0 ? words[half + 1] : 0;
+        uint32_t four = __funnelshift_r(words[half], next, shift);
 
         four = bytes ? four ^ 0x80808080u : four >> (piece & 2 ? 4 : 0) & 0x0f0f0f0fu;
 #pragma unroll
@@ -103,7 +110,7 @@ static __device__ __forceinline__ void attend_eight(const char *row, uint32_t pi
     }
 }
 
-/* Where a value of a row lies. */
+/* Where a value of a row lies, and the scale of its block. */
 struct attend_place {
     uint32_t d, q, shift;
 };
@@ -124,15 +131,19 @@ static __device__ __forceinline__ struct attend_place attend_place_of(uint32_t i
     return place;
 }
 
+/* A value at an even place and the one behind it. */
 template <int TYPE>
-static __device__ __forceinline__ float attend_value(const char *row, struct attend_place place)
+static __device__ __forceinline__ float2 attend_two(const char *row, struct attend_place place)
 {
     if (TYPE == TENSOR_TYPE_F16)
-        return attend_half(row + place.q);
-    if (TYPE == TENSOR_TYPE_Q8_0)
-        return attend_half(row + place.d) * (float)*(const int8_t *)(row + place.q);
-    return attend_half(row + place.d) *
-           (float)((int)(*(const uint8_t *)(row + place.q) >> place.shift & 15) - 8);
+        return __half22float2(*(const __half2 *)(row + place.q));
+
+    const bool bytes = TYPE == TENSOR_TYPE_Q8_0;
+    const float d = attend_half(row + place.d), bias = bytes ? 128.0f : 8.0f;
+    uint32_t two = *(const uint16_t *)(row + place.q);
+
+    two = bytes ? two ^ 0x8080u : two >> place.shift & 0x0f0fu;
+    return make_float2(d * attend_byte(two, 0, bias), d * attend_byte(two, 1, bias));
 }
 
 /* Begins to copy `count` rows of a head into shared memory, all threads of a block together.
@@ -161,20 +172,20 @@ static __device__ __forceinline__ void attend_copy(const struct attend_cache &ca
 }
 
 /* Block-wide: the rows of a sequence's positions `from` to `to` that have cells, in order, for
- * at most ATTEND_CHUNK positions that begin at `first`. `before` is the number of them before a
- * thread's position. @return how many */
+ * ATTEND_CHUNK positions from `first` on, of a thread each. `listed_before`, unless NULL: how many
+ * of them are before a position. @return how many there are */
 static __device__ __forceinline__ uint32_t attend_rows(const struct attend &a, uint32_t sequence,
                                                        uint32_t first, uint32_t from, uint32_t to,
-                                                       int32_t *rows, uint32_t *warp_counts)
+                                                       int32_t *rows, uint32_t *warp_counts,
+                                                       uint16_t *listed_before)
 {
     const uint32_t j = threadIdx.x, position = first + j;
-    const bool asked = j < ATTEND_CHUNK && position >= from && position <= to &&
-                       position < a.positions;
+    const bool asked = position >= from && position <= to && position < a.positions;
     const int32_t row = asked ? a.cells[(uint64_t)sequence * a.positions + position] : -1;
     const uint32_t there = __ballot_sync(0xffffffffu, row >= 0);
     uint32_t before = 0, all = 0;
 
-    if (j % 32 == 0 && j < ATTEND_CHUNK)
+    if (j % 32 == 0)
         warp_counts[j / 32] = __popc(there);
     __syncthreads();
 #pragma unroll
@@ -182,8 +193,11 @@ static __device__ __forceinline__ uint32_t attend_rows(const struct attend &a, u
         before += w < j / 32 ? warp_counts[w] : 0;
         all += warp_counts[w];
     }
+    before += __popc(there & ((1u << j % 32) - 1));
     if (row >= 0)
-        rows[before + __popc(there & ((1u << j % 32) - 1))] = row;
+        rows[before] = row;
+    if (listed_before != nullptr)
+        listed_before[j] = (uint16_t)before;
     __syncthreads();
     return all;
 }

@@ -13,6 +13,8 @@ enum {
     EARLY = 64,               /* rows of V that are copied beside K */
     STATIC_BYTES = 2048,      /* of shared memory, at most */
     DIM_MAX = 1024,
+    TILE_TOKENS = 33, /* from so many on, in tiles, of heads up to TILE_DIM values */
+    TILE_DIM = 256,
     FEW_BLOCKS = 264, /* which a GPU holds at once anyway */
     MERGE_CHUNKS = 256,
     MERGE_THREADS = MERGE_CHUNKS,
@@ -48,109 +50,124 @@ struct chunk_job {
 
 /* ---- scores ---- */
 
-/* Scores of copied rows `first` to `first` + `count`: threads are `slots` positions x slices of
- * NH heads. */
-template <int TYPE, int NH>
-static __device__ __forceinline__ void scores_of(const attend_part &p, const chunk_cut &cut, const chunk_job &job,
-                                 uint32_t first, uint32_t count, uint32_t slots)
+/* Scores of copied rows `first` to `first` + `count`: threads are `slots` x slices of NH heads,
+ * each has NP positions, `slots` apart. */
+template <int TYPE, int NP, int NH>
+static __device__ __forceinline__ void scores_of(const attend_part &p, const chunk_cut &cut,
+                                                 const chunk_job &job, uint32_t first,
+                                                 uint32_t count, uint32_t slots)
 {
-    const uint32_t dim = p.k.dim, head = threadIdx.x / slots * NH;
+    const uint32_t dim = p.k.dim, head = threadIdx.x / slots * NH, j = threadIdx.x % slots;
+    const float *query = job.query + head * cut.query;
+    float lanes[NP][NH][8] = {}, k[NP][8];
 
-    if (head >= job.heads)
+    if (head >= job.heads || j >= count)
         return;
-    for (uint32_t j = threadIdx.x % slots; j < count; j += slots) {
-        const char *row = job.k + j * p.k.stride;
-        const float *query = job.query + head * cut.query;
-        float lanes[NH][8] = {}, k[8];
-
 #pragma unroll 2
-        for (uint32_t piece = 0; piece < dim / 8; piece++) {
-            attend_eight<TYPE>(row, piece, k);
+    for (uint32_t i = 0; i < dim; i += 8) {
 #pragma unroll
-            for (int g = 0; g < NH; g++) {
-                const float4 *eight = (const float4 *)(query + g * cut.query + piece * 8);
-                const float4 low = eight[0], high = eight[1];
-                const float q[8] = {low.x,  low.y,  low.z,  low.w,
-                                    high.x, high.y, high.z, high.w};
+        for (int n = 0; n < NP; n++) {
+            const uint32_t row = j + n * slots < count ? j + n * slots : j;
 
+            attend_eight<TYPE>(job.k + row * p.k.stride, i / 8, k[n]);
+            if (i + 8 > dim) /* the query has zeros there too, which add nothing */
 #pragma unroll
                 for (int l = 0; l < 8; l++)
-                    lanes[g][l] = fmaf(q[l], k[l], lanes[g][l]);
-            }
-        }
-        if (dim % 8 != 0) {
-            attend_eight<TYPE>(row, dim / 8, k);
-#pragma unroll
-            for (int g = 0; g < NH; g++)
-#pragma unroll
-                for (int l = 0; l < 8; l++)
-                    if (l < dim % 8)
-                        lanes[g][l] =
-                            fmaf(query[g * cut.query + dim / 8 * 8 + l], k[l], lanes[g][l]);
+                    k[n][l] = i + l < dim ? k[n][l] : 0.0f;
         }
 #pragma unroll
         for (int g = 0; g < NH; g++) {
+            const float4 *eight = (const float4 *)(query + g * cut.query + i);
+            const float4 low = eight[0], high = eight[1];
+            const float q[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+
 #pragma unroll
-            for (int s = 4; s > 0; s /= 2)
+            for (int n = 0; n < NP; n++)
 #pragma unroll
-                for (int l = 0; l < s; l++)
-                    lanes[g][l] += lanes[g][l + s];
-            if (head + g < job.heads)
-                job.weights[(head + g) * WEIGHTS + first + j] =
-                    arith_canonical(lanes[g][0]) * p.attend.scale;
+                for (int l = 0; l < 8; l++)
+                    lanes[n][g][l] = fmaf(q[l], k[n][l], lanes[n][g][l]);
         }
     }
-}
-
-template <int TYPE>
-static __device__ __forceinline__ void scores_of(const attend_part &p, const chunk_cut &cut, const chunk_job &job,
-                                 uint32_t first, uint32_t count)
-{
-    /* Few positions: a thread takes fewer heads. */
-    const uint32_t slots = count > 128 ? 256 : count > 64 ? 128 : count > 32 ? 64 : 32;
-    const uint32_t slices = CHUNK / slots;
-
-    switch ((job.heads + slices - 1) / slices) {
-#define HEADS_CASE(n)                                                                              \
-    case n:                                                                                        \
-        scores_of<TYPE, n>(p, cut, job, first, count, slots);                                      \
-        break;
-        HEADS_CASE(1)
-        HEADS_CASE(2)
-        HEADS_CASE(3)
-        HEADS_CASE(4)
-        HEADS_CASE(5)
-        HEADS_CASE(6)
-        HEADS_CASE(7)
-        HEADS_CASE(8)
-#undef HEADS_CASE
-    }
-}
-
-/* A warp a head: scores become weights. */
-static __device__ void weigh(const chunk_job &job, float *maxima)
-{
-    const uint32_t head = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float *weights = job.weights + head * WEIGHTS;
-    float maximum = -INFINITY;
-
-    if (head >= job.heads)
-        return;
-    /* A score that is NaN is larger than none. */
-    for (uint32_t j = lane; j < job.count; j += 32)
-        maximum = fmaxf(maximum, weights[j]);
 #pragma unroll
-    for (int s = 16; s > 0; s /= 2)
-        maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffffu, maximum, s));
-    for (uint32_t j = lane; j < job.count; j += 32)
-        weights[j] = arith_exp(weights[j] - maximum);
-    if (lane == 0)
-        maxima[head] = maximum;
+    for (int n = 0; n < NP; n++)
+#pragma unroll
+        for (int g = 0; g < NH; g++) {
+            float *l = lanes[n][g];
+            const float score = ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
+
+            if (head + g < job.heads && j + n * slots < count)
+                job.weights[(head + g) * WEIGHTS + first + j + n * slots] =
+                    arith_canonical(score) * p.attend.scale;
+        }
+}
+
+/* The more positions and heads a thread has, the less is read from shared memory; the fewer, the
+ * sooner it is done. */
+template <int TYPE>
+static __device__ __forceinline__ void scores_of(const attend_part &p, const chunk_cut &cut,
+                                                 const chunk_job &job, uint32_t first,
+                                                 uint32_t count)
+{
+    if (count <= 32)
+        scores_of<TYPE, 1, 1>(p, cut, job, first, count, 32);
+    else if (count > 64 && job.heads == 1)
+        scores_of<TYPE, 1, 1>(p, cut, job, first, count, 256);
+    else if (count > 64 && job.heads == 2)
+        scores_of<TYPE, 2, 1>(p, cut, job, first, count, 128);
+    else if (count <= 64)
+        scores_of<TYPE, 1, 2>(p, cut, job, first, count, 64);
+    else if (count <= 128)
+        scores_of<TYPE, 2, 2>(p, cut, job, first, count, 64);
+    else
+        scores_of<TYPE, 4, 2>(p, cut, job, first, count, 64);
+}
+
+/* Whole numbers in the order of floats; a NaN comes before all, so that a maximum is never NaN. */
+static __device__ __forceinline__ uint32_t ordered(float value)
+{
+    const uint32_t bits = arith_bits(value == value ? value : -INFINITY);
+
+    return bits ^ (bits >> 31 != 0 ? 0xffffffffu : 0x80000000u);
+}
+
+static __device__ __forceinline__ float from_ordered(uint32_t whole)
+{
+    return arith_float(whole ^ (whole >> 31 != 0 ? 0x80000000u : 0xffffffffu));
+}
+
+/* A thread a position: scores become weights. */
+static __device__ __forceinline__ void weigh(const chunk_job &job, float *maxima)
+{
+    __shared__ uint32_t warp_maxima[HEADS][CHUNK / 32];
+    const uint32_t j = threadIdx.x;
+    const bool there = j < job.count;
+
+    for (uint32_t h = 0; h < job.heads; h++) {
+        const float score = there ? job.weights[h * WEIGHTS + j] : -INFINITY;
+        const uint32_t highest = __reduce_max_sync(0xffffffffu, ordered(score));
+
+        if (j % 32 == 0)
+            warp_maxima[h][j / 32] = highest;
+    }
+    __syncthreads();
+    for (uint32_t h = 0; h < job.heads; h++) {
+        uint32_t highest = 0;
+        float maximum;
+
+#pragma unroll
+        for (int w = 0; w < CHUNK / 32; w++)
+            highest = max(highest, warp_maxima[h][w]);
+        maximum = from_ordered(highest);
+        if (there)
+            job.weights[h * WEIGHTS + j] = arith_exp(job.weights[h * WEIGHTS + j] - maximum);
+        if (j == 0)
+            maxima[h] = maximum;
+    }
 }
 
 /* ---- values ---- */
 
-/* The last warp, which has no values where there are at most 224: a lane a head. */
+/* The last warp, which has no values where a head has fewer than 256: a lane a head. */
 static __device__ void sum_weights(const chunk_job &job, float *sums)
 {
     const uint32_t head = threadIdx.x - (THREADS - 32);
@@ -176,78 +193,109 @@ static __device__ void sum_weights(const chunk_job &job, float *sums)
     sums[head] = sum;
 }
 
-/* Adds weighted rows to values of NH heads, `weights` from the first row on. */
+/* Adds weighted rows to two values of NH heads, `weights` from the first row on. */
 template <int TYPE, int NH>
 static __device__ __forceinline__ void add_rows(const char *row, uint32_t stride, uint32_t count,
                                                 const float *weights, struct attend_place place,
-                                                float *values)
+                                                float2 *values)
 {
     uint32_t j = 0;
 
 #pragma unroll 4
     for (; j + 4 <= count; j += 4, row += 4 * stride) {
-        float v[4];
+        float2 v[4];
 
 #pragma unroll
         for (int u = 0; u < 4; u++)
-            v[u] = attend_value<TYPE>(row + u * stride, place);
+            v[u] = attend_two<TYPE>(row + u * stride, place);
 #pragma unroll
         for (int g = 0; g < NH; g++) {
             const float4 four = *(const float4 *)(weights + g * WEIGHTS + j);
+            const float w[4] = {four.x, four.y, four.z, four.w};
 
-            values[g] = fmaf(four.x, v[0], values[g]);
-            values[g] = fmaf(four.y, v[1], values[g]);
-            values[g] = fmaf(four.z, v[2], values[g]);
-            values[g] = fmaf(four.w, v[3], values[g]);
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                values[g].x = fmaf(w[u], v[u].x, values[g].x);
+                values[g].y = fmaf(w[u], v[u].y, values[g].y);
+            }
         }
     }
-    for (; j < count; j++, row += stride)
+    for (; j < count; j++, row += stride) {
+        const float2 v = attend_two<TYPE>(row, place);
+
 #pragma unroll
-        for (int g = 0; g < NH; g++)
-            values[g] =
-                fmaf(weights[g * WEIGHTS + j], attend_value<TYPE>(row, place), values[g]);
+        for (int g = 0; g < NH; g++) {
+            values[g].x = fmaf(weights[g * WEIGHTS + j], v.x, values[g].x);
+            values[g].y = fmaf(weights[g * WEIGHTS + j], v.y, values[g].y);
+        }
+    }
 }
 
-/* Writes values of NH heads from `head` on, of column `i`. */
+/* Quantises 64 columns from `i` on, of which each lane of the warp has two. */
+static __device__ __forceinline__ void quantise_pairs(const attend_part &p, uint32_t token,
+                                                      uint32_t h, uint32_t i, float2 pair)
+{
+    const uint32_t lane = threadIdx.x % 32;
+
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        const float even = __shfl_sync(0xffffffffu, pair.x, half * 16 + lane / 2);
+        const float odd = __shfl_sync(0xffffffffu, pair.y, half * 16 + lane / 2);
+
+        if (i + half * 32 < p.v.dim)
+            activations_store(p.quantised, token, h * p.v.dim + i + half * 32 + lane,
+                              lane % 2 == 0 ? even : odd);
+    }
+}
+
+/* Writes columns `i` and `i` + 1 of NH heads from `head` on; a whole warp together. */
 template <int NH>
-static __device__ __forceinline__ void write_values(const attend_part &p, const chunk_job &job, uint32_t head,
-                                    uint32_t i, const float *values, const float *sums)
+static __device__ __forceinline__ void write_values(const attend_part &p, const chunk_job &job,
+                                                    uint32_t head, uint32_t i,
+                                                    const float2 *values, const float *sums)
 {
     const struct attend &a = p.attend;
 
 #pragma unroll
     for (int g = 0; g < NH; g++) {
         const uint32_t h = job.head + head + g;
-        float value;
+        float2 value = values[g];
+        float *to;
 
         if (head + g >= job.heads)
             return;
         if (p.chunks > 1) {
-            const uint64_t part =
-                ((uint64_t)(job.token - p.first) * a.heads + h) * p.chunks + job.chunk;
+            to = p.values +
+                 (((uint64_t)(job.token - p.first) * a.heads + h) * p.chunks + job.chunk) * a.dim_v;
+        } else {
+            const float sum = sums[head + g];
 
-            p.values[part * a.dim_v + i] = values[g];
-            continue;
+            value.x = arith_canonical(job.count > 0 ? value.x / sum : 0.0f);
+            value.y = arith_canonical(job.count > 0 ? value.y / sum : 0.0f);
+            to = p.out + ((uint64_t)job.token * a.heads + h) * a.dim_v;
+            if (p.quantised.bytes != nullptr)
+                quantise_pairs(p, job.token, h, i - threadIdx.x % 32 * 2, value);
         }
-        value = arith_canonical(job.count > 0 ? values[g] / sums[head + g] : 0.0f);
-        p.out[((uint64_t)job.token * a.heads + h) * a.dim_v + i] = value;
-        if (p.quantised.bytes != nullptr)
-            activations_store(p.quantised, job.token, h * a.dim_v + i, value);
+        if (i < a.dim_v)
+            to[i] = value.x;
+        if (i + 1 < a.dim_v)
+            to[i + 1] = value.y;
     }
 }
 
-/* Values `first_value` and on, 256 at most, in slices of NH heads. The first rows of V and as many
- * of the later ones as have room have been asked for, in this order. */
+/* Columns `first_value` and on, in slices of NH heads, a thread two columns. The first rows of V
+ * and as many of the later ones as have room have been asked for, in this order. */
 template <int TYPE, int NH>
-static __device__ __forceinline__ void values_of(const attend_part &p, const chunk_cut &cut, const chunk_job &job,
-                                 uint32_t first_value, uint32_t lanes, float *sums)
+static __device__ __forceinline__ void values_of(const attend_part &p, const chunk_cut &cut,
+                                                 const chunk_job &job, uint32_t first_value,
+                                                 uint32_t lanes, float *sums)
 {
-    const uint32_t head = threadIdx.x / lanes * NH, i = first_value + threadIdx.x % lanes;
-    const bool active = head < job.heads && i < p.v.dim;
-    const struct attend_place place = attend_place_of<TYPE>(active ? i : 0);
+    const uint32_t head = threadIdx.x / lanes * NH, i = first_value + threadIdx.x % lanes * 2;
+    const bool active = head < job.heads;
+    const struct attend_place place = attend_place_of<TYPE>(active && i < p.v.dim ? i : 0);
     const float *weights = job.weights + head * WEIGHTS;
     const uint32_t early = job.count < cut.early ? job.count : cut.early;
-    float values[NH] = {};
+    float2 values[NH] = {};
 
     __pipeline_wait_prior(1);
     __syncthreads();
@@ -274,12 +322,11 @@ static __device__ __forceinline__ void values_of(const attend_part &p, const chu
 }
 
 template <int TYPE>
-static __device__ __forceinline__ void values_of(const attend_part &p, const chunk_cut &cut, const chunk_job &job,
-                                 float *sums)
+static __device__ __forceinline__ void values_of(const attend_part &p, const chunk_cut &cut,
+                                                 const chunk_job &job, float *sums)
 {
-    /* Enough threads for four warps, each with as many heads as that leaves. */
-    const uint32_t width = p.v.dim < CHUNK ? (p.v.dim + 31) / 32 * 32 : CHUNK;
-    const uint32_t slices = width < 128 ? 128 / width : 1;
+    /* Whole warps; two slices of heads fit whatever the width. */
+    const uint32_t lanes = p.v.dim < CHUNK ? (p.v.dim + 63) / 64 * 32 : CHUNK / 2;
 
     for (uint32_t first = 0; first < p.v.dim; first += CHUNK) {
         if (first > 0) {
@@ -291,21 +338,12 @@ static __device__ __forceinline__ void values_of(const attend_part &p, const chu
             attend_copy(p.v, job.kv, job.rows + early, left < cut.later ? left : cut.later, job.k);
             __pipeline_commit();
         }
-        switch ((job.heads + slices - 1) / slices) {
-#define HEADS_CASE(n)                                                                              \
-    case n:                                                                                        \
-        values_of<TYPE, n>(p, cut, job, first, width, sums);                                       \
-        break;
-            HEADS_CASE(1)
-            HEADS_CASE(2)
-            HEADS_CASE(3)
-            HEADS_CASE(4)
-            HEADS_CASE(5)
-            HEADS_CASE(6)
-            HEADS_CASE(7)
-            HEADS_CASE(8)
-#undef HEADS_CASE
-        }
+        if (job.heads <= 2)
+            values_of<TYPE, 1>(p, cut, job, first, lanes, sums);
+        else if (job.heads <= 4)
+            values_of<TYPE, 2>(p, cut, job, first, lanes, sums);
+        else
+            values_of<TYPE, 4>(p, cut, job, first, lanes, sums);
         __syncthreads();
     }
 }
@@ -377,13 +415,14 @@ __global__ void __launch_bounds__(THREADS, 2)
     job.weights = query + cut.heads * cut.query;
     job.k = (char *)(job.weights + cut.heads * WEIGHTS);
     job.v = job.k + cut.k_bytes;
-    for (uint32_t i = threadIdx.x; i < job.heads * a.dim_k; i += THREADS) {
-        const uint32_t h = i / a.dim_k;
+    for (uint32_t i = threadIdx.x; i < cut.heads * cut.query; i += THREADS) {
+        const uint32_t h = i / cut.query, of_head = i % cut.query;
 
-        query[h * cut.query + i % a.dim_k] =
-            a.query[((uint64_t)job.token * a.heads + job.head) * a.dim_k + i];
+        query[i] = h < job.heads && of_head < a.dim_k
+                       ? a.query[((uint64_t)job.token * a.heads + job.head + h) * a.dim_k + of_head]
+                       : 0.0f;
     }
-    job.count = attend_rows(a, token->sequence, first, from, position, rows, warp_counts);
+    job.count = attend_rows(a, token->sequence, first, from, position, rows, warp_counts, nullptr);
     load_and_score(p, cut, job);
     weigh(job, maxima);
     if (p.v.type == TENSOR_TYPE_F16)
@@ -627,14 +666,27 @@ static uint32_t shared_limit(struct error *err)
     return (uint32_t)most;
 }
 
+static bool in_tiles(const struct attend_part *p, uint32_t limit)
+{
+    const struct attend *a = &p->attend;
+
+    return a->token_count >= TILE_TOKENS && p->k.dim <= TILE_DIM && p->v.dim <= TILE_DIM &&
+           limit >= ATTEND_TILE_BYTES;
+}
+
 static int launch_part(const attend_part &p, uint32_t limit, cudaStream_t stream, struct error *err)
 {
     const struct attend &a = p.attend;
     uint32_t bytes;
     const chunk_cut cut = cut_of(&p, limit, &bytes);
 
-    launch_overlapping(attend_chunk_kernel, dim3(p.chunks, a.kv_heads * cut.parts, p.count),
-                       THREADS, bytes, stream, p, cut);
+    if (in_tiles(&p, limit)) {
+        if (attend_tiles(p, stream, err) != 0)
+            return -1;
+    } else {
+        launch_overlapping(attend_chunk_kernel, dim3(p.chunks, a.kv_heads * cut.parts, p.count),
+                           THREADS, bytes, stream, p, cut);
+    }
     if (p.chunks > 1)
         launch_overlapping(merge_kernel, dim3((a.dim_v + 31) / 32, a.heads, p.count),
                            MERGE_THREADS, 0, stream, p);
