@@ -7,14 +7,14 @@
 
 #include "ref/arith.h"
 
-/* Where the activations of a product go. `bytes` NULL: nowhere. A row of a token is one segment
- * of whole groups. */
+/* Where the activations of a product go. `bytes` NULL: nowhere. Segments are whole groups, so that
+ * a token's row has no padding. */
 struct activations {
     uint8_t *bytes; /* matmul_fast_activation_bytes() */
     uint32_t windows, atoms;
 };
 
-/** Those of a product with `matmul`, which has one segment. */
+/** Those of a product with `matmul`. */
 static inline struct activations activations_of(const struct matmul_fast *matmul, uint32_t tokens,
                                                 void *bytes)
 {

@@ -90,17 +90,19 @@ static int norm_gate(struct cuda_executor *executor, const struct program_op *op
 {
     uint64_t rows = (uint64_t)layout_rows(executor->program, op) * op->heads,
              n = rows * op->columns;
-    struct cuda_norm norm = {};
+    const float *x = cuda_in(executor, op, op->a, n, err);
+    const float *gate = cuda_in(executor, op, op->b, n, err);
+    float *y = cuda_out(executor, op, op->out, n, err);
+    const float *weight = cuda_f32_tensor(executor, op, op->tensor, err);
+    struct activations quantised = {};
 
-    norm.x = cuda_in(executor, op, op->a, n, err);
-    norm.gate = cuda_in(executor, op, op->b, n, err);
-    norm.y = cuda_out(executor, op, op->out, n, err);
-    norm.weight = cuda_f32_tensor(executor, op, op->tensor, err);
-    norm.n = op->columns;
-    norm.eps = executor->numbers->norm_eps;
-    if (norm.x == nullptr || norm.gate == nullptr || norm.y == nullptr || norm.weight == nullptr)
+    if (x == nullptr || gate == nullptr || y == nullptr || weight == nullptr)
         return -1;
-    return cuda_rms_norm(&norm, rows, stream, err);
+    if (op->columns % ARITH_BLOCK == 0 &&
+        cuda_activations_ahead(executor, op, y, op->heads * op->columns, &quantised, err) != 0)
+        return -1;
+    return cuda_norm_gate(x, weight, gate, executor->numbers->norm_eps, rows, op->columns, y,
+                          &quantised, stream, err);
 }
 
 static int split_gate(struct cuda_executor *executor, const struct program_op *op,

@@ -67,8 +67,8 @@ int cuda_activations_ahead(struct cuda_executor *executor, const struct program_
     weight = weight_of(executor, next, err);
     if (weight == nullptr)
         return -1;
-    if (weight->packed == nullptr || weight->segments != 1 || weight->columns != columns ||
-        columns % weight->group != 0)
+    if (weight->packed == nullptr || weight->columns != columns ||
+        columns / weight->segments % weight->group != 0)
         return 0;
     if (make_activations(executor, op->out.space, weight, x, tokens,
                          &executor->quantised[op->out.space], err) != 0)

@@ -1,25 +1,71 @@
 /* Gated delta net: sequences, channels, heads and rows of a state run side by side, tokens of a
- * sequence one after the other. ref/kernel_delta.c has the order of additions. */
+ * sequence one after the other. ref/kernel_delta.c has the order of additions.
+ *
+ * What these kernels read before launch_begin() is weights, tokens and states. A copy brings the
+ * tokens, and a state that lies elsewhere, and no launch overlaps a copy; else only the same
+ * operation of an earlier step wrote the state, and each step ends before the next begins. */
 #include "cuda/cuda_check.h"
 #include "cuda/kernels.h"
+#include "cuda/launch.cuh"
 
 extern "C" {
 #include "ref/arith.h"
 }
 
-enum { THREADS = 256, LANES = 8, ROWS = THREADS / LANES, TAPS_MAX = 8, DIM_MAX = 256 };
+enum { WARP = 32, ALL = -1 };
 
-/* First token of a sequence in the step and how many it has; false: none. */
-__device__ static bool find_sequence(const struct program_token *tokens, uint32_t count,
-                                     uint32_t sequence, uint32_t *first, uint32_t *added)
+/* The next tokens of a sequence, `most` at most, from *next on; a warp calls it.
+ * @return how many it wrote to `list` */
+__device__ static uint32_t find_tokens(const struct program_token *tokens, uint32_t count,
+                                       uint32_t sequence, uint32_t most, uint32_t *next,
+                                       uint32_t *list)
 {
-    *added = 0;
-    for (uint32_t t = count; t-- > 0;)
-        if (tokens[t].sequence == sequence) {
-            *first = t;
-            ++*added;
-        }
-    return *added > 0;
+    const uint32_t lane = threadIdx.x % WARP;
+    uint32_t found = 0;
+
+    while (found < most && *next < count) {
+        const uint32_t t = *next + lane;
+        const bool hit = t < count && tokens[t].sequence == sequence;
+        const uint32_t hits = __ballot_sync((unsigned)ALL, hit);
+        const uint32_t rank = found + (uint32_t)__popc(hits & ((1u << lane) - 1));
+        const uint32_t over = __ballot_sync((unsigned)ALL, hit && rank >= most);
+
+        if (hit && rank < most)
+            list[rank] = t;
+        found += (uint32_t)__popc(hits & ~over);
+        *next += over != 0 ? (uint32_t)__ffs((int)over) - 1 : WARP;
+    }
+    __syncwarp();
+    return found;
+}
+
+/* Bytes of global memory to shared memory, in the background: 4, 8 or 16. */
+template <int BYTES> __device__ __forceinline__ void copy(float *to, const float *from)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile(
+        "cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+        "l"(from), "n"(BYTES)
+        : "memory");
+#else
+    for (int i = 0; i < BYTES / 4; i++)
+        to[i] = from[i];
+#endif
+}
+
+/* Ends a group of copies; waits until but the last `GROUPS` of this thread are there. */
+__device__ __forceinline__ void copies_commit(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+template <int GROUPS> __device__ __forceinline__ void copies_wait(void)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+#endif
 }
 
 /* As the reference's, for `size` values `step` apart of each plane. */
@@ -38,84 +84,384 @@ __device__ static void age_planes(float *state, uint32_t planes, uint32_t undone
 
 /* ---- convolution ---- */
 
-/* Grid: (channels / THREADS, sequences); a thread a channel. */
-__global__ void __launch_bounds__(THREADS) convolve_kernel(struct convolve c, float *x)
+enum {
+    TAPS_MAX = 8,
+    CONVOLVE_WARPS = 8,
+    CONVOLVE_BATCH = 8, /* tokens that a warp loads ahead */
+};
+
+/* What a warp has to know of its sequence's tokens, of which it has those in [begin, end). */
+struct part {
+    uint32_t begin, end;
+    uint32_t before, own, all; /* tokens of the sequence before `begin`, here, in the step */
+    uint32_t first;            /* the sequence's first token */
+};
+
+/* The whole block; each warp counts its own. */
+__device__ static struct part part_of(const struct convolve &c, uint32_t sequence)
 {
-    uint64_t channel = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
-    uint64_t kept = (c.taps - 1) * c.channels;
-    uint32_t first = 0, left = 0;
-    float history[TAPS_MAX] = {0.0f}, weight[TAPS_MAX];
-    float *state;
+    __shared__ uint32_t counts[CONVOLVE_WARPS], firsts[CONVOLVE_WARPS];
+    const uint32_t warps = blockDim.x / WARP, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const uint32_t each = (c.token_count + warps - 1) / warps;
+    struct part part = {};
 
-    if (channel >= c.channels || !find_sequence(c.tokens, c.token_count, blockIdx.y, &first, &left))
+    part.begin = min(warp * each, c.token_count);
+    part.end = min(part.begin + each, c.token_count);
+    part.first = c.token_count;
+    for (uint32_t base = part.begin; base < part.end; base += WARP) {
+        const uint32_t t = base + lane;
+        const uint32_t hits =
+            __ballot_sync((unsigned)ALL, t < part.end && c.tokens[t].sequence == sequence);
+
+        if (part.own == 0 && hits != 0)
+            part.first = base + (uint32_t)__ffs((int)hits) - 1;
+        part.own += (uint32_t)__popc(hits);
+    }
+    if (lane == 0) {
+        counts[warp] = part.own;
+        firsts[warp] = part.first;
+    }
+    __syncthreads();
+    for (uint32_t w = 0; w < warps; w++) {
+        part.before += w < warp ? counts[w] : 0;
+        part.all += counts[w];
+        part.first = min(part.first, firsts[w]);
+    }
+    return part;
+}
+
+/* Inputs before token `begin`, the youngest first: of the tokens of the step, as far as it has
+ * some. `channel` of x is this thread's. */
+template <int TAPS>
+__device__ static void load_halo(const struct convolve &c, const float *x, uint32_t sequence,
+                                 const struct part &part, float (&history)[TAPS])
+{
+    uint32_t end = part.begin;
+
+#pragma unroll
+    for (uint32_t age = 0; age + 1 < TAPS; age++)
+        if (age + 1 < c.taps && age < part.before) {
+            while (c.tokens[end - 1].sequence != sequence)
+                end--;
+            end--;
+            history[age] = x[end * c.channels];
+        }
+}
+
+/* One more input, and its result. history[0] is the input, older ones behind it. */
+template <int TAPS, bool EXACT>
+__device__ __forceinline__ float convolve_token(uint32_t taps, const float (&weight)[TAPS],
+                                                const float (&history)[TAPS])
+{
+    float sum = 0.0f;
+
+#pragma unroll
+    for (int age = TAPS; age-- > 0;)
+        if (EXACT || (uint32_t)age < taps)
+            sum = fmaf(weight[age], history[age], sum);
+    return arith_silu(sum);
+}
+
+/* Grid: (channels / WARP, sequences). A lane has a channel, a warp a part of the tokens. */
+template <int TAPS, bool EXACT>
+__global__ void __launch_bounds__(CONVOLVE_WARPS *WARP)
+    convolve_kernel(const struct convolve c, float *x)
+{
+    __shared__ uint32_t lists[CONVOLVE_WARPS][2 * CONVOLVE_BATCH];
+    __shared__ float inputs[CONVOLVE_WARPS][2 * CONVOLVE_BATCH][WARP];
+    const uint64_t channel = (uint64_t)blockIdx.x * WARP + threadIdx.x % WARP;
+    const uint64_t kept = (c.taps - 1) * c.channels;
+    const bool some = channel < c.channels;
+    const struct part part = part_of(c, blockIdx.y);
+    uint32_t *list = lists[threadIdx.x / WARP];
+    float *input = &inputs[threadIdx.x / WARP][0][threadIdx.x % WARP];
+    uint32_t next = part.begin, left = part.all - part.before;
+    float history[TAPS] = {}, weight[TAPS] = {};
+    float *state = c.state + blockIdx.y * (uint64_t)c.planes * kept + channel;
+    struct program_token first = {};
+
+    if (part.all > 0)
+        first = c.tokens[part.first];
+    if (part.all > 0 && some) {
+        const float *weights =
+            c.weight +
+            (channel / c.count * c.segment_channels + c.first + channel % c.count) * c.taps;
+
+#pragma unroll
+        for (uint32_t age = 0; age < TAPS; age++) {
+            if (EXACT || age < c.taps)
+                weight[age] = weights[c.taps - 1 - age];
+            if (age + 1 < c.taps && age >= part.before && first.from_zero == 0)
+                history[age] =
+                    state[first.undone * kept + (c.taps - 2 - (age - part.before)) * c.channels];
+        }
+    }
+    launch_begin();
+    if (part.all == 0)
         return;
-    state = c.state + blockIdx.y * (uint64_t)c.planes * kept + channel;
-    for (uint32_t j = 0; j < c.taps; j++)
-        weight[j] =
-            c.weight[(channel / c.count * c.segment_channels + c.first + channel % c.count) *
-                         c.taps +
-                     j];
-    for (uint32_t j = 0; j + 1 < c.taps && c.tokens[first].from_zero == 0; j++)
-        history[j] = state[c.tokens[first].undone * kept + j * c.channels];
-    age_planes(state, c.planes, c.tokens[first].undone, left, c.taps - 1, c.channels, kept);
-    for (uint32_t t = first; t < c.token_count; t++) {
-        float sum = 0.0f;
+    x += channel;
+    if (some)
+        load_halo<TAPS>(c, x, blockIdx.y, part, history);
+    __syncthreads(); /* before inputs become results, and planes other ones */
+    if (part.all < c.planes) {
+        if (some && threadIdx.x < WARP)
+            age_planes(state, c.planes, first.undone, part.all, c.taps - 1, c.channels, kept);
+        __syncthreads();
+    }
 
-        if (c.tokens[t].sequence != blockIdx.y)
-            continue;
-        history[c.taps - 1] = x[t * c.channels + channel];
-        for (uint32_t j = 0; j < c.taps; j++)
-            sum = fmaf(weight[j], history[j], sum);
-        x[t * c.channels + channel] = arith_silu(sum);
-        for (uint32_t j = 0; j + 1 < c.taps; j++)
-            history[j] = history[j + 1];
-        left--;
-        for (uint32_t j = 0; j + 1 < c.taps && left < c.planes; j++)
-            state[left * kept + j * c.channels] = history[j];
+    auto fetch = [&](uint32_t batch) {
+        const uint32_t found = find_tokens(c.tokens, part.end, blockIdx.y, CONVOLVE_BATCH, &next,
+                                           list + batch % 2 * CONVOLVE_BATCH);
+
+        for (uint32_t i = batch % 2 * CONVOLVE_BATCH; i < batch % 2 * CONVOLVE_BATCH + found; i++)
+            if (some)
+                copy<4>(&input[i * WARP], x + list[i] * c.channels);
+        copies_commit();
+        return found;
+    };
+
+    uint32_t found = fetch(0);
+
+    for (uint32_t batch = 0; found > 0; batch++) {
+        const uint32_t behind = fetch(batch + 1), at = batch % 2 * CONVOLVE_BATCH;
+
+        copies_wait<1>();
+#pragma unroll 1
+        for (uint32_t i = at; i < at + found && some; i++) {
+#pragma unroll
+            for (int age = TAPS - 1; age > 0; age--)
+                history[age] = history[age - 1];
+            history[0] = input[i * WARP];
+            x[list[i] * c.channels] = convolve_token<TAPS, EXACT>(c.taps, weight, history);
+            left--;
+            if (left < c.planes)
+#pragma unroll
+                for (uint32_t age = 0; age + 1 < TAPS; age++)
+                    if (EXACT || age + 1 < c.taps)
+                        state[left * kept + (c.taps - 2 - age) * c.channels] = history[age];
+        }
+        found = behind;
     }
 }
 
 int cuda_convolve(const struct convolve *convolve, uint32_t sequences, float *x,
                   cudaStream_t stream, struct error *err)
 {
+    const uint32_t batches = (convolve->token_count + CONVOLVE_BATCH - 1) / CONVOLVE_BATCH;
+    const unsigned threads = WARP * (batches < CONVOLVE_WARPS ? batches : CONVOLVE_WARPS);
+
     if (convolve->taps > TAPS_MAX)
         return error_set(err, ERROR_UNSUPPORTED, "a convolution of %u taps; %d at most",
                          convolve->taps, TAPS_MAX);
-    if (convolve->channels == 0)
+    if (convolve->channels == 0 || convolve->token_count == 0)
         return 0;
 
-    dim3 grid((unsigned)((convolve->channels + THREADS - 1) / THREADS), sequences);
+    dim3 grid((unsigned)((convolve->channels + WARP - 1) / WARP), sequences);
 
-    convolve_kernel<<<grid, THREADS, 0, stream>>>(*convolve, x);
+    launch_overlapping(convolve->taps == 4 ? convolve_kernel<4, true>
+                                           : convolve_kernel<TAPS_MAX, false>,
+                       grid, threads, 0, stream, *convolve, x);
     return cuda_launched("convolve", err);
 }
 
 /* ---- delta rule ---- */
 
-/* Grid: (tokens, k_heads, 2): q, then k, of unit length: (tokens, 2, k_heads, dim). */
-__global__ void __launch_bounds__(ARITH_LANES) unit_kernel(struct delta d, float *units)
+/* A step of few tokens takes one kernel, in which each block makes what it needs of q, k and the
+ * gates; one of more has them made once, by a kernel before, in the shape that slots have. */
+enum {
+    LANES = 8, /* of arith_dot8(): neighbouring threads, every eighth value of a row each */
+    THREADS = 128,
+    ROWS = THREADS / LANES,
+    FEW = 8,
+    TILES = 3, /* of a ring */
+    PREPARE_THREADS = 256,
+};
+
+/* What the step of a token takes, in shared memory: q and k of unit length, the rows' values of
+ * each head, then of each head beta and decay. Tiles of tokens follow each other in a ring. */
+template <int DIM, int HEADS> struct slots {
+    static constexpr int TILE = DIM > 128 ? 4 : 8;
+    static constexpr int COUNT = TILE * TILES;
+    static constexpr int K = DIM, VALUES = 2 * DIM, GATES = VALUES + HEADS * ROWS;
+    static constexpr int SIZE = GATES + (2 * HEADS + 3) / 4 * 4;
+};
+
+/* Where value i of q or k lies: of each 32 values, the 4 of a lane together. */
+__device__ __forceinline__ uint32_t place_of(uint32_t i)
 {
-    __shared__ float lanes[ARITH_LANES];
-    uint32_t l = threadIdx.x, t = blockIdx.x, head = blockIdx.z * d.k_heads + blockIdx.y;
-    const float *x = d.mix + ((uint64_t)t * (2 * d.k_heads + d.v_heads) + head) * d.dim;
-    float *y = units + ((uint64_t)t * 2 * d.k_heads + head) * d.dim;
-    float sum = 0.0f;
+    return i / 32 * 32 + i % LANES * 4 + i % 32 / LANES;
+}
 
-    for (uint32_t i = l; i < d.dim; i += ARITH_LANES)
-        sum = fmaf(x[i], x[i], sum);
-    lanes[l] = sum;
-    __syncthreads();
-    for (uint32_t s = ARITH_LANES / 2; s > 0; s /= 2) {
-        if (l < s)
-            lanes[l] += lanes[l + s];
-        __syncthreads();
+/* A warp: x of unit length, times a factor. The lanes of arith_sum_squares() that a row does not
+ * reach are zero, so its tree begins where the row ends. */
+template <int DIM>
+__device__ __forceinline__ void unit(const float *x, float eps, float factor, float *y)
+{
+    constexpr int EACH = DIM / WARP;
+    const uint32_t lane = threadIdx.x % WARP;
+    float value[EACH], sum[EACH];
+
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        value[i] = x[i * WARP + lane];
+        sum[i] = fmaf(value[i], value[i], 0.0f);
     }
+#pragma unroll
+    for (int s = EACH / 2; s > 0; s /= 2)
+#pragma unroll
+        for (int i = 0; i < s; i++)
+            sum[i] += sum[i + s];
+#pragma unroll
+    for (int s = WARP / 2; s > 0; s /= 2)
+        sum[0] += __shfl_xor_sync((unsigned)ALL, sum[0], s);
 
-    float scale = arith_rsqrt(arith_canonical(lanes[0]) + d.eps);
-    float factor = blockIdx.z == 0 ? arith_rsqrt((float)d.dim) : 1.0f;
+    const float scale = arith_rsqrt(arith_canonical(sum[0]) + eps);
 
-    for (uint32_t i = l; i < d.dim; i += ARITH_LANES)
-        y[i] = x[i] * scale * factor;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        y[place_of(i * WARP + lane)] = value[i] * scale * factor;
+}
+
+/* beta and decay of a head. */
+__device__ __forceinline__ float2 gates_of(const struct delta &d, uint64_t gate, float dt, float a)
+{
+    return make_float2(arith_sigmoid(d.beta[gate]),
+                       arith_exp(a * arith_softplus(d.alpha[gate] + dt)));
+}
+
+__device__ __forceinline__ uint64_t gate_at(const struct cuda_delta_heads &heads, uint32_t h)
+{
+    return h / heads.count * heads.total + heads.first + h % heads.count;
+}
+
+/* What is made once of a step's tokens: q and k (tokens, k_heads, 2, dim), gates (tokens,
+ * v_heads). */
+struct prepared {
+    float *units;
+    float2 *gates;
+};
+
+/* Grid: (tokens). */
+template <int DIM>
+__global__ void __launch_bounds__(PREPARE_THREADS)
+    prepare_kernel(const struct delta d, const struct cuda_delta_heads heads,
+                   const struct prepared prepared)
+{
+    const uint64_t t = blockIdx.x;
+    const float *mix = d.mix + t * (2 * d.k_heads + d.v_heads) * DIM;
+    float *units = prepared.units + t * 2 * d.k_heads * DIM;
+
+    launch_begin();
+    for (uint32_t i = threadIdx.x / WARP; i < 2 * d.k_heads; i += PREPARE_THREADS / WARP)
+        unit<DIM>(mix + i * DIM, d.eps, i < d.k_heads ? arith_rsqrt((float)DIM) : 1.0f,
+                  units + (i % d.k_heads * 2 + i / d.k_heads) * DIM);
+    for (uint32_t h = threadIdx.x; h < d.v_heads; h += PREPARE_THREADS)
+        prepared.gates[t * d.v_heads + h] =
+            gates_of(d, t * d.v_heads + h, d.dt[gate_at(heads, h)], d.a[gate_at(heads, h)]);
+}
+
+/* Which rows of which heads a block has: `HEADS` heads of one k head. */
+struct block {
+    uint32_t k_head, head, row; /* the first head, of those `k_heads` apart, and row */
+};
+
+/* A warp fills the slots of `n` tokens from what is prepared. */
+template <int DIM, int HEADS>
+__device__ __forceinline__ void
+fill_prepared(const struct delta &d, const struct prepared &prepared, const struct block &block,
+              const uint32_t *list, uint32_t n, float *to)
+{
+    using slots = slots<DIM, HEADS>;
+    constexpr uint32_t UNITS = 2 * DIM / 4, VALUES = HEADS * ROWS / 4;
+
+    for (uint32_t i = threadIdx.x % WARP; i < n * UNITS; i += WARP)
+        copy<16>(to + i / UNITS * slots::SIZE + i % UNITS * 4,
+                 prepared.units + ((uint64_t)list[i / UNITS] * d.k_heads + block.k_head) * 2 * DIM +
+                     i % UNITS * 4);
+    for (uint32_t i = threadIdx.x % WARP; i < n * VALUES; i += WARP) {
+        const uint64_t head = (uint64_t)list[i / VALUES] * (2 * d.k_heads + d.v_heads) +
+                              2 * d.k_heads + block.head + i % VALUES / (ROWS / 4) * d.k_heads;
+
+        copy<16>(to + i / VALUES * slots::SIZE + slots::VALUES + i % VALUES * 4,
+                 d.mix + head * DIM + block.row + i % (ROWS / 4) * 4);
+    }
+    for (uint32_t i = threadIdx.x % WARP; i < n * HEADS; i += WARP)
+        copy<8>(to + i / HEADS * slots::SIZE + slots::GATES + i % HEADS * 2,
+                (const float *)&prepared.gates[(uint64_t)list[i / HEADS] * d.v_heads + block.head +
+                                               i % HEADS * d.k_heads]);
+}
+
+/* The warp that fills slots, two tiles ahead of those that take them. */
+template <int DIM, int HEADS>
+__device__ __forceinline__ void bring_slots(const struct delta &d, const struct prepared &prepared,
+                                            const struct block &block, uint32_t left,
+                                            uint32_t *list, float *ring)
+{
+    using slots = slots<DIM, HEADS>;
+    const uint32_t tiles = (left + slots::TILE - 1) / slots::TILE;
+    uint32_t next = 0;
+
+    for (uint32_t tile = 0; tile < tiles + 2; tile++) {
+        const uint32_t at = tile % TILES * slots::TILE;
+        uint32_t n;
+
+        if (tile >= 2) {
+            copies_commit();
+            copies_wait<0>();
+            __syncthreads();
+        }
+        n = find_tokens(d.tokens, d.token_count, blockIdx.z, slots::TILE, &next, list + at);
+        fill_prepared<DIM, HEADS>(d, prepared, block, list + at, n, ring + at * slots::SIZE);
+    }
+    copies_commit();
+    copies_wait<0>();
+}
+
+/* Makes what the slots of `n` tokens hold. The kinds begin at different warps. */
+template <int DIM, int HEADS>
+__device__ __forceinline__ void fill_made(const struct delta &d, const struct block &block,
+                                          const struct cuda_delta_heads &heads,
+                                          const uint32_t *list, uint32_t n, float *to)
+{
+    using slots = slots<DIM, HEADS>;
+    constexpr uint32_t VALUES = HEADS * ROWS;
+    const uint64_t width = 2 * d.k_heads + d.v_heads;
+
+    for (uint32_t i = threadIdx.x / WARP; i < 2 * n; i += THREADS / WARP)
+        unit<DIM>(d.mix + (list[i / 2] * width + i % 2 * d.k_heads + block.k_head) * DIM, d.eps,
+                  i % 2 == 0 ? arith_rsqrt((float)DIM) : 1.0f,
+                  to + i / 2 * slots::SIZE + i % 2 * slots::K);
+    for (uint32_t i = threadIdx.x ^ 2 * WARP; i < n * VALUES; i += THREADS) {
+        const uint64_t head =
+            list[i / VALUES] * width + 2 * d.k_heads + block.head + i % VALUES / ROWS * d.k_heads;
+
+        to[i / VALUES * slots::SIZE + slots::VALUES + i % VALUES] =
+            d.mix[head * DIM + block.row + i % ROWS];
+    }
+    for (uint32_t i = threadIdx.x ^ 3 * WARP; i < n * HEADS; i += THREADS) {
+        const uint32_t h = block.head + i % HEADS * d.k_heads;
+
+        *(float2 *)(to + i / HEADS * slots::SIZE + slots::GATES + i % HEADS * 2) =
+            gates_of(d, (uint64_t)list[i / HEADS] * d.v_heads + h, d.dt[gate_at(heads, h)],
+                     d.a[gate_at(heads, h)]);
+    }
+}
+
+/* How many tokens the sequence has, and the first of them; each warp counts. */
+__device__ static uint32_t count_tokens(const struct delta &d, uint32_t sequence, uint32_t *first)
+{
+    uint32_t all = 0;
+
+    for (uint32_t base = 0; base < d.token_count; base += WARP) {
+        const uint32_t t = base + threadIdx.x % WARP;
+        const uint32_t hits =
+            __ballot_sync((unsigned)ALL, t < d.token_count && d.tokens[t].sequence == sequence);
+
+        if (all == 0 && hits != 0)
+            *first = base + (uint32_t)__ffs((int)hits) - 1;
+        all += (uint32_t)__popc(hits);
+    }
+    return all;
 }
 
 /* The tree of arith_dot8() over 8 neighbouring threads; each gets the sum. */
@@ -123,95 +469,276 @@ __device__ __forceinline__ float tree_of_8(float lane)
 {
 #pragma unroll
     for (int s = LANES / 2; s > 0; s /= 2)
-        lane += __shfl_xor_sync(0xffffffffu, lane, s);
-    return arith_canonical(lane);
+        lane += __shfl_xor_sync((unsigned)ALL, lane, s);
+    return lane;
 }
 
-/* Grid: (v_heads, dim / ROWS, sequences). 8 threads have a row of the state, every eighth value
- * each. `dim` is a multiple of ROWS. */
+/* A lane's values of q or k. */
 template <int DIM>
-__global__ void __launch_bounds__(THREADS)
-    delta_kernel(struct delta d, struct cuda_delta_heads heads, const float *units, float *out)
+__device__ __forceinline__ void load_unit(const float *unit, float (&to)[DIM / 8])
 {
-    constexpr int EACH = DIM / LANES;
-    uint32_t h = blockIdx.x, row = blockIdx.y * ROWS + threadIdx.x / LANES;
-    uint32_t lane = threadIdx.x % LANES, k_head = h % d.k_heads, first = 0, left = 0;
-    uint64_t size = (uint64_t)DIM * DIM, plane_size = d.v_heads * size;
-    uint64_t gate_at = h / heads.count * heads.total + heads.first + h % heads.count;
-    float dt = d.dt[gate_at], a = d.a[gate_at];
-    float *state = d.state + blockIdx.z * (uint64_t)d.planes * plane_size + h * size +
-                   (uint64_t)row * DIM + lane;
-    float s[EACH];
+#pragma unroll
+    for (int i = 0; i < DIM / 32; i++) {
+        const float4 four = *(const float4 *)(unit + i * 32 + threadIdx.x % LANES * 4);
 
-    if (!find_sequence(d.tokens, d.token_count, blockIdx.z, &first, &left))
-        return;
-#pragma unroll
-    for (int i = 0; i < EACH; i++)
-        s[i] = d.tokens[first].from_zero != 0
-                   ? 0.0f
-                   : state[d.tokens[first].undone * plane_size + i * LANES];
-    age_planes(state, d.planes, d.tokens[first].undone, left, EACH, LANES, plane_size);
-    for (uint32_t t = first; t < d.token_count; t++) {
-        const float *q = units + ((uint64_t)t * 2 * d.k_heads + k_head) * DIM + lane;
-        const float *k = q + (uint64_t)d.k_heads * DIM;
-        uint64_t gate = (uint64_t)t * d.v_heads + h;
-        float value, beta, decay, change, dot = 0.0f;
-
-        if (d.tokens[t].sequence != blockIdx.z)
-            continue;
-        value = d.mix[((uint64_t)t * (2 * d.k_heads + d.v_heads) + 2 * d.k_heads + h) * DIM + row];
-        beta = arith_sigmoid(d.beta[gate]);
-        decay = arith_exp(a * arith_softplus(d.alpha[gate] + dt));
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            s[i] = s[i] * decay;
-            dot = fmaf(s[i], k[i * LANES], dot);
-        }
-        change = (value - tree_of_8(dot)) * beta;
-        dot = 0.0f;
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            s[i] = arith_canonical(fmaf(k[i * LANES], change, s[i]));
-            dot = fmaf(s[i], q[i * LANES], dot);
-        }
-        dot = tree_of_8(dot);
-        if (lane == 0)
-            out[gate * DIM + row] = dot;
-        left--;
-        if (left < d.planes)
-#pragma unroll
-            for (int i = 0; i < EACH; i++)
-                state[left * plane_size + i * LANES] = s[i];
+        to[4 * i] = four.x;
+        to[4 * i + 1] = four.y;
+        to[4 * i + 2] = four.z;
+        to[4 * i + 3] = four.w;
     }
+}
+
+/* Rows of the state that a thread has, one of each head, and what its lane takes of a token.
+ *
+ * A NaN in a register may have any bits, as all that is computed from it is NaN again; it becomes
+ * the canonical one where it is stored. */
+template <int DIM, int HEADS> struct rows {
+    static constexpr int EACH = DIM / LANES;
+    float s[HEADS][EACH];
+    float k[EACH], decay[HEADS];
+    float q[EACH], value[HEADS], beta[HEADS];
+    float dot[HEADS];
+};
+
+template <int DIM, int HEADS>
+__device__ __forceinline__ void load_key(struct rows<DIM, HEADS> &rows, const float *slot)
+{
+    using slots = slots<DIM, HEADS>;
+
+    load_unit<DIM>(slot + slots::K, rows.k);
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+        rows.decay[h] = slot[slots::GATES + 2 * h + 1];
+}
+
+template <int DIM, int HEADS>
+__device__ __forceinline__ void load_query(struct rows<DIM, HEADS> &rows, const float *slot)
+{
+    using slots = slots<DIM, HEADS>;
+
+    load_unit<DIM>(slot, rows.q);
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        rows.value[h] = slot[slots::VALUES + h * ROWS + threadIdx.x / LANES];
+        rows.beta[h] = slot[slots::GATES + 2 * h];
+    }
+}
+
+/* A token's decay and the products with its k, a lane's part. */
+template <int DIM, int HEADS>
+__device__ __forceinline__ void decay_rows(struct rows<DIM, HEADS> &rows)
+{
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+        rows.dot[h] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < rows.EACH; i++)
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            rows.s[h][i] = rows.s[h][i] * rows.decay[h];
+            rows.dot[h] = fmaf(rows.s[h][i], rows.k[i], rows.dot[h]);
+        }
+}
+
+/* A token's change of the decayed rows. */
+template <int DIM, int HEADS>
+__device__ __forceinline__ void change_rows(struct rows<DIM, HEADS> &rows)
+{
+    float change[HEADS];
+
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+        change[h] = (rows.value[h] - rows.dot[h]) * rows.beta[h];
+#pragma unroll
+    for (int i = 0; i < rows.EACH; i++)
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+            rows.s[h][i] = fmaf(rows.k[i], change[h], rows.s[h][i]);
+}
+
+/* A lane's part of the products with q. */
+template <int DIM, int HEADS>
+__device__ __forceinline__ void query_rows(const struct rows<DIM, HEADS> &rows,
+                                           float (&result)[HEADS])
+{
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+        result[h] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < rows.EACH; i++)
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+            result[h] = fmaf(rows.s[h][i], rows.q[i], result[h]);
+}
+
+/* The rows to a plane, those of heads `stride` apart. */
+template <int DIM, int HEADS>
+__device__ __forceinline__ void store_rows(const struct rows<DIM, HEADS> &rows, float *plane,
+                                           uint64_t stride)
+{
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+#pragma unroll
+        for (int i = 0; i < rows.EACH; i++)
+            plane[h * stride + i * LANES] = arith_canonical(rows.s[h][i]);
+}
+
+/* Grid: (v_heads / HEADS, dim / ROWS, sequences). PREPARED: a kernel before has made what is in
+ * `prepared`, and one warp more than those that have rows brings it. Else there are FEW tokens at
+ * most, and they fit two tiles. */
+template <int DIM, int HEADS, bool PREPARED>
+__global__ void __launch_bounds__(PREPARED ? THREADS + WARP : THREADS, 1)
+    delta_kernel(const struct delta d, const struct cuda_delta_heads heads,
+                 const struct prepared prepared, float *out)
+{
+    using slots = slots<DIM, HEADS>;
+    constexpr int EACH = DIM / LANES;
+    __shared__ __align__(16) float ring[slots::COUNT * slots::SIZE];
+    __shared__ uint32_t lists[PREPARED ? 1 : THREADS / WARP][slots::COUNT];
+    const uint32_t lane = threadIdx.x % LANES, sequence = blockIdx.z;
+    const uint32_t k_head = blockIdx.x % d.k_heads;
+    const struct block block = {k_head, k_head + blockIdx.x / d.k_heads * HEADS * d.k_heads,
+                                blockIdx.y * ROWS};
+    const uint64_t row = block.row + threadIdx.x / LANES, size = (uint64_t)DIM * DIM;
+    const uint64_t plane_size = d.v_heads * size, stride = d.k_heads * size;
+    float *state =
+        d.state + sequence * (uint64_t)d.planes * plane_size + block.head * size + row * DIM + lane;
+    float *results = out + (block.head + (uint64_t)lane * d.k_heads) * DIM + row;
+    uint32_t *list = lists[PREPARED ? 0 : threadIdx.x / WARP];
+    uint32_t first = 0, left = count_tokens(d, sequence, &first), next = 0;
+    struct rows<DIM, HEADS> rows;
+
+    if (left == 0) {
+        launch_begin();
+        return;
+    }
+    if (PREPARED && threadIdx.x >= THREADS) {
+        launch_begin();
+        bring_slots<DIM, HEADS>(d, prepared, block, left, list, ring);
+        return;
+    }
+
+    const struct program_token begin = d.tokens[first];
+
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            rows.s[h][i] = begin.from_zero != 0
+                               ? 0.0f
+                               : state[begin.undone * plane_size + h * stride + i * LANES];
+    if (!PREPARED)
+        find_tokens(d.tokens, d.token_count, sequence, FEW, &next, list);
+    launch_begin();
+    for (int h = 0; h < HEADS && left < d.planes; h++)
+        age_planes(state + h * stride, d.planes, begin.undone, left, EACH, LANES, plane_size);
+    if (!PREPARED)
+        fill_made<DIM, HEADS>(d, block, heads, list, left, ring);
+    for (uint32_t tile = 0; left > 0; tile++) {
+        __syncthreads(); /* this tile and the next are there, the one before is done with */
+        if (tile == 0) {
+            load_key<DIM, HEADS>(rows, ring);
+            load_query<DIM, HEADS>(rows, ring);
+            decay_rows<DIM, HEADS>(rows);
+#pragma unroll
+            for (int h = 0; h < HEADS; h++)
+                rows.dot[h] = tree_of_8(rows.dot[h]);
+        }
+#pragma unroll 1
+        for (uint32_t j = 0; j < slots::TILE && left > 0; j++) {
+            const uint32_t at = tile % TILES * slots::TILE + j;
+            /* Behind the last token it is any slot, and what comes of it is of no use. */
+            const float *behind = ring + (at + 1 < slots::COUNT ? at + 1 : 0) * slots::SIZE;
+            float result[HEADS], mine = 0.0f;
+
+            change_rows<DIM, HEADS>(rows);
+            left--;
+            if (left < d.planes)
+                store_rows<DIM, HEADS>(rows, state + left * plane_size, stride);
+            load_key<DIM, HEADS>(rows, behind);
+            query_rows<DIM, HEADS>(rows, result);
+            load_query<DIM, HEADS>(rows, behind);
+#pragma unroll
+            for (int h = 0; h < HEADS; h++) {
+                result[h] = tree_of_8(result[h]);
+                mine = lane == h ? result[h] : mine;
+            }
+            if (lane < HEADS)
+                results[(uint64_t)list[at] * d.v_heads * DIM] = arith_canonical(mine);
+            decay_rows<DIM, HEADS>(rows);
+#pragma unroll
+            for (int h = 0; h < HEADS; h++)
+                rows.dot[h] = tree_of_8(rows.dot[h]);
+        }
+    }
+}
+
+static struct prepared prepared_of(const struct delta *delta, void *scratch)
+{
+    struct prepared prepared = {(float *)scratch, nullptr};
+
+    prepared.gates =
+        (float2 *)(prepared.units + (size_t)delta->token_count * 2 * delta->k_heads * delta->dim);
+    return prepared;
 }
 
 size_t cuda_delta_scratch(const struct delta *delta)
 {
-    return (size_t)delta->token_count * 2 * delta->k_heads * delta->dim * sizeof(float);
+    return (size_t)delta->token_count * (2 * (size_t)delta->k_heads * delta->dim * sizeof(float) +
+                                         delta->v_heads * sizeof(float2));
+}
+
+template <int DIM, int HEADS>
+static void launch_delta(const struct delta &delta, const struct cuda_delta_heads &heads,
+                         uint32_t sequences, void *scratch, float *out, cudaStream_t stream)
+{
+    const struct prepared prepared = prepared_of(&delta, scratch);
+    const dim3 grid(delta.v_heads / HEADS, DIM / ROWS, sequences);
+
+    launch_overlapping(prepare_kernel<DIM>, dim3(delta.token_count), PREPARE_THREADS, 0, stream,
+                       delta, heads, prepared);
+    /* Its blocks have a multiprocessor each, if they begin while none is busy: where they met
+     * those of the kernel before, several went to the same one, which took 2.5 times as long. */
+    delta_kernel<DIM, HEADS, true>
+        <<<grid, THREADS + WARP, 0, stream>>>(delta, heads, prepared, out);
+}
+
+/* With many tokens heads of one k head share a block, as far as their rows fit the registers: so
+ * there are fewer loads of q and k. With few, more blocks have more loads of states under way. */
+template <int DIM>
+static void launch_delta_of(const struct delta &delta, const struct cuda_delta_heads &heads,
+                            uint32_t sequences, void *scratch, float *out, cudaStream_t stream)
+{
+    const uint32_t each = delta.v_heads % delta.k_heads == 0 ? delta.v_heads / delta.k_heads : 1;
+
+    if (delta.token_count <= FEW)
+        launch_overlapping(delta_kernel<DIM, 1, false>, dim3(delta.v_heads, DIM / ROWS, sequences),
+                           THREADS, 0, stream, delta, heads, prepared_of(&delta, scratch), out);
+    else if (DIM <= 128 && each % 3 == 0)
+        launch_delta<DIM, DIM <= 128 ? 3 : 1>(delta, heads, sequences, scratch, out, stream);
+    else if (each % 2 == 0)
+        launch_delta<DIM, 2>(delta, heads, sequences, scratch, out, stream);
+    else
+        launch_delta<DIM, 1>(delta, heads, sequences, scratch, out, stream);
 }
 
 int cuda_delta(const struct delta *delta, struct cuda_delta_heads heads, uint32_t sequences,
                void *scratch, float *out, cudaStream_t stream, struct error *err)
 {
-    float *units = (float *)scratch;
-    dim3 unit_grid(delta->token_count, delta->k_heads, 2);
-    dim3 grid(delta->v_heads, delta->dim / ROWS, sequences);
-
     if (delta->v_heads == 0 || delta->token_count == 0)
         return 0;
-    unit_kernel<<<unit_grid, ARITH_LANES, 0, stream>>>(*delta, units);
     switch (delta->dim) {
     case 32:
-        delta_kernel<32><<<grid, THREADS, 0, stream>>>(*delta, heads, units, out);
+        launch_delta_of<32>(*delta, heads, sequences, scratch, out, stream);
         break;
     case 64:
-        delta_kernel<64><<<grid, THREADS, 0, stream>>>(*delta, heads, units, out);
+        launch_delta_of<64>(*delta, heads, sequences, scratch, out, stream);
         break;
     case 128:
-        delta_kernel<128><<<grid, THREADS, 0, stream>>>(*delta, heads, units, out);
+        launch_delta_of<128>(*delta, heads, sequences, scratch, out, stream);
         break;
     case 256:
-        delta_kernel<256><<<grid, THREADS, 0, stream>>>(*delta, heads, units, out);
+        launch_delta_of<256>(*delta, heads, sequences, scratch, out, stream);
         break;
     default:
         return error_set(err, ERROR_UNSUPPORTED, "a delta rule of %u dimensions; 32, 64, 128, 256",

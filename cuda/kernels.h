@@ -30,6 +30,17 @@ struct cuda_norm {
 int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stream,
                   struct error *err);
 
+/* ---- kernel_norm_gate.cu ---- */
+
+struct activations; /* cuda/activations.cuh */
+
+/* cuda_rms_norm() with a gate for rows of at most REF_HEAD_DIM_MAX. Where `quantised` is not NULL
+ * and has bytes, they get the result too, for a product over rows of tokens: whole rows of n, which
+ * is a multiple of 32. */
+int cuda_norm_gate(const float *x, const float *weight, const float *gate, float eps, uint64_t rows,
+                   uint64_t n, float *y, const struct activations *quantised, cudaStream_t stream,
+                   struct error *err);
+
 /* ---- kernel_elementwise.cu: n values; the output may be an input ---- */
 
 int cuda_join(const float *a, const float *b, uint64_t n, float *y, cudaStream_t stream,

@@ -52,7 +52,7 @@ int cuda_matmul_pack(const struct cuda_weight *weight, void *packed, cudaStream_
 /** Bytes of quantised activations of a product with `weight`. */
 size_t cuda_matmul_activation_bytes(const struct cuda_weight *weight, uint32_t tokens);
 
-/** The same for kernels that quantise what they compute; `weight` has one segment. */
+/** The same for kernels that quantise what they compute; segments of `weight` are whole groups. */
 struct activations cuda_matmul_activations(const struct cuda_weight *weight, uint32_t tokens,
                                            void *bytes);
 

@@ -245,17 +245,15 @@ ARITH_FN float arith_rsqrt(float x)
  * factor must be below 2^126 in magnitude. */
 ARITH_FN float arith_times_sigmoid(float factor, float x)
 {
+    float magnitude = arith_abs(x);
     int32_t n;
+    float p = arith_exp_parts(magnitude < 150.0f ? -magnitude : -150.0f, &n);
+    float quotient = (x > 0.0f ? factor : factor * p) / (1.0f + arith_scale(p, n));
+    float result = x > 0.0f ? quotient : arith_scale(quotient, n);
 
-    if (x != x || factor != factor)
-        return arith_nan();
-    if (x < -150.0f)
-        return arith_with_sign_of(0.0f, factor);
-
-    float p = arith_exp_parts(x > 0.0f ? (x > 150.0f ? -150.0f : -x) : x, &n);
-    float below = 1.0f + arith_scale(p, n);
-
-    return x > 0.0f ? factor / below : arith_scale(factor * p / below, n);
+    /* Chosen last, for loops over many values: no branch stays. */
+    result = x < -150.0f ? arith_with_sign_of(0.0f, factor) : result;
+    return x != x || factor != factor ? arith_nan() : result;
 }
 
 /** 1 / (1 + e^-x). */
