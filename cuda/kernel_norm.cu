@@ -66,8 +66,6 @@ __global__ void __launch_bounds__(THREADS_MAX) rms_norm_kernel(struct cuda_norm 
         float value =
             arith_canonical(values[i] * scale * (norm.weight != nullptr ? norm.weight[i] : 1.0f));
 
-        if (norm.gate != nullptr)
-            value = arith_canonical(value * arith_silu(norm.gate[row + i]));
         norm.y[row + i] = value;
         if (norm.quantised.bytes != nullptr)
             activations_store(norm.quantised, blockIdx.x, (uint32_t)i, value);

@@ -20,7 +20,6 @@ struct cuda_norm {
     const int64_t *sums; /* not NULL: x plus these is what the norm is of, and ... */
     float *joined;       /* ... where that goes; it may be `x` */
     const float *weight; /* (n); NULL: 1 */
-    const float *gate;   /* not NULL: the result times silu(gate) */
     float eps;
     uint64_t n;
     float *y; /* it may be `x` */
