@@ -12,6 +12,9 @@
 
 #define PAIRS_MAX 8
 #define STAGES_MAX 24
+/* Windows of a pair that come into the L2 cache beside those that come into its ring, before the
+ * kernels before have ended: all pairs' together are to fit there. */
+#define AHEAD 4
 
 /* A weight whose row tiles follow those of the parts before. */
 struct decode_part {
@@ -401,6 +404,12 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYP
             bulk_copy_once(stages + step * shape::BYTES, weights.at, shape::TILE, filled + step * 8,
                            policy);
             walk_on(decode, &weights, shape::TILE);
+        }
+        struct weight_walk ahead = weights;
+
+        for (uint32_t step = STAGES; step < steps && step < STAGES + AHEAD; step++) {
+            bulk_prefetch(ahead.at, shape::TILE);
+            walk_on(decode, &ahead, shape::TILE);
         }
         asm volatile("griddepcontrol.wait;" ::: "memory");
         for (uint32_t step = 0; step < steps; step++) {
