@@ -39,7 +39,8 @@ struct matmul_fast {
 };
 
 /* Where a product goes: one of `f32` and `sums` is NULL. (tokens, rows), `stride` elements from
- * token to token. f32 is arith_from_fixed() of the sum. */
+ * token to token, overwritten. f32 is arith_from_fixed() of the sum; `sums` has ARITH_FLAG for one
+ * that is flagged. */
 struct matmul_fast_output {
     float *f32;
     int64_t *sums;

@@ -9,8 +9,8 @@
  * consume it with wgmma; types of 4 to 6 bits are unpacked on the way by three warps.
  * portable_kernel does the same with mma.sync and plain loads.
  *
- * A group's partial sum becomes an integer by additions of constants: its multiple of 2^22 and
- * the rest are added to 32-bit sums. Partials too large for that take a slow path. */
+ * A group's partial sum is converted to an integer while the first block of the next group is
+ * scaled: the conversion takes one instruction, of a unit that nothing else uses. */
 #include "cuda/matmul_fast.h"
 
 #include "ref/arith.h"
@@ -39,13 +39,11 @@ struct prefill {
     uint32_t sharers;                   /* blocks that share the cut ones */
     uint32_t stages;
     float limit; /* of partials times 2^30 */
-    float fast;  /* of those that need no slow path */
     struct matmul_fast_output output;
     /* workspace */
-    unsigned long long *spilled; /* (grid, outputs of a tile): of the slow path */
-    int64_t *partial;            /* (grid, 2, outputs of a tile): of cut tiles; need not be zero */
-    uint32_t *flagged;           /* (grid, 2, 256): a bit for each output of a thread; the same */
-    uint32_t *counted;           /* (cut tiles, warpgroups): groups added */
+    int64_t *partial;  /* (grid, 2, outputs of a tile): of cut tiles; need not be zero */
+    uint32_t *flagged; /* (grid, 2, 256): a bit for each output of a thread; the same */
+    uint32_t *counted; /* (cut tiles, warpgroups): groups added; zero */
 };
 
 static __host__ __device__ constexpr bool has_min(int type)
@@ -111,55 +109,29 @@ static __device__ __forceinline__ bool walk_next(const struct prefill &prefill, 
  * + k of the tile: the layout of mma's and wgmma's accumulators. */
 template <int TOKENS> struct outputs {
     static constexpr int COUNT = TOKENS / 2;
-    float acc[COUNT];
-    uint32_t high[COUNT], low[COUNT]; /* sums of bits of floats */
-    uint32_t converted;               /* groups */
-    uint32_t flagged;                 /* a bit for each output */
-    bool spilled;
+    float acc[COUNT]; /* of a group, times 2^30 */
+    int64_t sums[COUNT];
+    uint32_t flagged; /* a bit for each output */
 };
-
-/* v times 2^30 = 2^22 high + low, where v + HIGH_MAGIC rounds to a multiple of 2^22, and adding
- * LOW_MAGIC rounds what is left, half to even. HIGH_MAGIC + LOW_MAGIC and its difference from the
- * former are multiples of 2^22 below 2^46, so exact. */
-#define HIGH_MAGIC 0x1.8p45f
-#define LOW_MAGIC 0x1.8p23f
-#define FAST_LIMIT 0x1p44f
 
 template <int TOKENS> static __device__ __forceinline__ void outputs_clear(outputs<TOKENS> &out)
 {
 #pragma unroll
     for (int o = 0; o < out.COUNT; o++) {
         out.acc[o] = 0.0f;
-        out.high[o] = out.low[o] = 0;
+        out.sums[o] = 0;
     }
-    out.converted = out.flagged = 0;
-    out.spilled = false;
+    out.flagged = 0;
 }
 
-/* Partials of 2^44 and more, and those that are flagged. */
+/* Ends a group: its partial sums are final, and those that are not below the limit are flagged
+ * and 0. Whether there may be any, one sum tells: it is at least as large as each of its terms,
+ * NaN if one is. Two chains of additions: with one or four the whole product took 3 % longer. */
 template <int TOKENS>
-static __device__ __noinline__ void convert_large(const float *partials, float limit,
-                                                  unsigned long long *spilled, uint32_t *flagged,
-                                                  bool *has_spilled)
+static __device__ __forceinline__ void
+close_group(outputs<TOKENS> &out, const struct prefill &prefill, uint32_t first_token)
 {
-    for (int o = 0; o < TOKENS / 2; o++) {
-        if (arith_abs(partials[o]) < FAST_LIMIT && arith_abs(partials[o]) < limit)
-            continue;
-        if (arith_abs(partials[o]) < limit) {
-            spilled[o * (CONSUMERS * 128)] += (unsigned long long)__float2ll_rn(partials[o]);
-            *has_spilled = true;
-        } else {
-            *flagged |= 1u << o;
-        }
-    }
-}
-
-/* Adds the partial sums of a group, acc, to the integer sums. */
-template <int TOKENS>
-static __device__ __forceinline__ void convert(outputs<TOKENS> &out, const struct prefill &prefill,
-                                               uint32_t first_token, unsigned long long *spilled)
-{
-    bool large = false;
+    float magnitudes[2] = {0.0f, 0.0f};
 
     if (prefill.token_scales != NULL) {
 #pragma unroll
@@ -172,31 +144,21 @@ static __device__ __forceinline__ void convert(outputs<TOKENS> &out, const struc
     }
 #pragma unroll
     for (int o = 0; o < out.COUNT; o++)
-        large |= !(fabsf(out.acc[o]) < prefill.fast);
-    if (large) {
-        float partials[TOKENS / 2];
-        uint32_t flagged = out.flagged;
-        bool has_spilled = out.spilled;
-
+        magnitudes[o % 2] += fabsf(out.acc[o]);
+    if (!(magnitudes[0] + magnitudes[1] < prefill.limit)) {
 #pragma unroll
         for (int o = 0; o < out.COUNT; o++)
-            partials[o] = out.acc[o];
-        convert_large<TOKENS>(partials, prefill.limit, spilled, &flagged, &has_spilled);
-        out.flagged = flagged;
-        out.spilled = has_spilled;
-#pragma unroll
-        for (int o = 0; o < out.COUNT; o++)
-            if (!(fabsf(out.acc[o]) < prefill.fast))
+            if (!(fabsf(out.acc[o]) < prefill.limit)) {
+                out.flagged |= 1u << o;
                 out.acc[o] = 0.0f;
+            }
     }
-#pragma unroll
-    for (int o = 0; o < out.COUNT; o++) {
-        const float shifted = out.acc[o] + HIGH_MAGIC;
+}
 
-        out.high[o] += arith_bits(shifted);
-        out.low[o] += arith_bits(out.acc[o] + ((HIGH_MAGIC + LOW_MAGIC) - shifted));
-    }
-    out.converted++;
+/* Adds the partial sum of a closed group. */
+template <int TOKENS> static __device__ __forceinline__ void convert(outputs<TOKENS> &out, int o)
+{
+    out.sums[o] += __float2ll_rn(out.acc[o]);
 }
 
 /* Adds what the other blocks have of a cut tile. Each leaves its sums in a slot of its own, of two:
@@ -254,32 +216,14 @@ gather(const struct prefill &prefill, const struct piece &piece, uint32_t thread
  * @param row    of output 0 of the thread */
 template <int TOKENS>
 static __device__ __forceinline__ void
-finish(const outputs<TOKENS> &out, const struct prefill &prefill, const struct piece &piece,
-       uint64_t row, uint32_t first_token, uint32_t thread, unsigned long long *spilled,
-       volatile uint32_t *last)
+finish(outputs<TOKENS> &out, const struct prefill &prefill, const struct piece &piece, uint64_t row,
+       uint32_t first_token, uint32_t thread, volatile uint32_t *last)
 {
-    constexpr int STRIDE = CONSUMERS * 128;
     const uint32_t token = first_token + thread % 4 * 2;
     const int tokens = (int)prefill.tokens - (int)token; /* from the thread's first one on */
     const uint64_t stride = prefill.output.stride, at = token * stride + row;
-    uint32_t flagged = out.flagged;
-    int64_t sums[TOKENS / 2];
 
-#pragma unroll
-    for (int o = 0; o < TOKENS / 2; o++) {
-        const uint32_t high = out.high[o] - out.converted * arith_bits(HIGH_MAGIC);
-        const uint32_t low = out.low[o] - out.converted * arith_bits(LOW_MAGIC);
-
-        sums[o] = (int64_t)(int32_t)high * (1 << 22) + (int32_t)low;
-    }
-    if (out.spilled) {
-#pragma unroll
-        for (int o = 0; o < TOKENS / 2; o++) {
-            sums[o] += (int64_t)spilled[o * STRIDE];
-            spilled[o * STRIDE] = 0;
-        }
-    }
-    if (piece.is_cut && !gather<TOKENS>(prefill, piece, thread, sums, &flagged, last))
+    if (piece.is_cut && !gather<TOKENS>(prefill, piece, thread, out.sums, &out.flagged, last))
         return;
 #pragma unroll
     for (int o = 0; o < TOKENS / 2; o++) {
@@ -289,10 +233,11 @@ finish(const outputs<TOKENS> &out, const struct prefill &prefill, const struct p
         if (at_token >= tokens || row + at_row >= prefill.rows)
             continue;
         if (prefill.output.f32 != NULL)
-            prefill.output.f32[to] =
-                flagged >> o & 1 ? arith_nan() : (float)sums[o] * 0x1p-30f; /* arith_from_fixed() */
+            prefill.output.f32[to] = out.flagged >> o & 1
+                                         ? arith_nan()
+                                         : (float)out.sums[o] * 0x1p-30f; /* arith_from_fixed() */
         else
-            prefill.output.sums[to] = flagged >> o & 1 ? ARITH_FLAG : sums[o];
+            prefill.output.sums[to] = out.flagged >> o & 1 ? ARITH_FLAG : out.sums[o];
     }
 }
 
@@ -473,11 +418,10 @@ static __device__ __forceinline__ void wgmma_commit(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until at most PENDING commits are in flight. `d` is what the others have written. */
-template <int PENDING, int COUNT>
-static __device__ __forceinline__ void wgmma_wait(int32_t (&d)[COUNT])
+/* Until all that was committed is done. `d` is what it has written. */
+template <int COUNT> static __device__ __forceinline__ void wgmma_wait(int32_t (&d)[COUNT])
 {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
     for (int o = 0; o < COUNT; o++)
         asm volatile("" : "+r"(d[o])::"memory");
@@ -590,8 +534,8 @@ static __device__ void unpack(const struct prefill &prefill, uint8_t *ring, uint
         }
 }
 
-/* One warpgroup's part. Block b + 1 is in the tensor cores, and its scales are on their way, while
- * block b is scaled; two blocks are while the group before is converted. No wgmma is in flight
+/* One warpgroup's part: while it waits for a block from the tensor cores, the other one scales. A
+ * second buffer for a block ahead would take registers and gain nothing. No wgmma is in flight
  * where a loop goes back. Stages are released by groups, for each release waits for all loads. */
 template <int TYPE, int TOKENS, int WINDOWS>
 static __device__ __forceinline__ void consume(const struct prefill &prefill, uint32_t ring,
@@ -609,13 +553,10 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
     const uint32_t row_scales =
         ring + stage::PACKED + warpgroup * stage::PACKED_STRIDE + stage::SCALES;
     const uint32_t token_scales = ring + stage::FACTORS + lane % 4 * 8;
-    unsigned long long *spilled = prefill.spilled + (uint64_t)blockIdx.x * TILE_OUTPUTS + thread;
     struct walk walk = walk_begin(prefill);
     struct piece piece;
     uint32_t s = 0, phase = 0;
     outputs<TOKENS> out;
-    int32_t dot[2][TOKENS / 2];
-    float2 scales[2][ATOMS], sums[ATOMS];
 
     while (walk_next(prefill, &walk, &piece)) {
         const uint32_t row_tile = piece.tile / prefill.token_tiles * CONSUMERS + warpgroup;
@@ -623,86 +564,47 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
 
         outputs_clear(out);
         for (uint32_t group = piece.group; group < piece.end; group++) {
-            uint32_t ahead = s * stage::BYTES, at = ahead; /* of the next wgmma; of this block */
             const uint32_t first_s = s;
-            struct matmul_fast_row_scales rows[2], next_rows[2];
+            uint32_t at = 0;
+            struct matmul_fast_row_scales rows[2];
 
-            mbarrier_wait(full + s * 8, phase);
-            if (stage::UNPACKED)
-                mbarrier_wait(unpacked + s * 8, phase);
-            wgmma_fence();
-            wgmma<TOKENS>(dot[0], values + ahead / 16, q + ahead / 16);
-            if (TWO_DOTS)
-                wgmma<TOKENS>(dot[1], values + (ahead + 8192) / 16, q + ahead / 16);
-            wgmma_commit();
-            if (!TWO_DOTS) {
-                wgmma<TOKENS>(dot[1], values + (ahead / 16 + 2), q + (ahead / 16 + 2));
-                wgmma_commit();
-            }
-            rows[0] = load_row_scales<TYPE>(row_scales + at, r);
-            rows[1] = load_row_scales<TYPE>(row_scales + at, r + 8);
-            if (!has_min(TYPE))
-#pragma unroll
-                for (int j = 0; j < ATOMS; j++)
-                    scales[0][j] = load_float2(token_scales + at + j * 128);
-            if (group != piece.group)
-                convert(out, prefill, first_token, spilled); /* of the group before */
-#pragma unroll
-            for (int o = 0; o < out.COUNT; o++)
-                out.acc[o] = 0.0f;
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++) {
-                int32_t(&now)[TOKENS / 2] = dot[TWO_DOTS ? 0 : b & 1];
-                const struct factors factors = factors_of<TYPE>(rows, b % 4);
-                float products[TOKENS / 2];
+                int32_t dot[TOKENS / 2], second[TWO_DOTS ? TOKENS / 2 : 1];
+                float2 scales[ATOMS], sums[ATOMS];
 
-                if (b + 1 < BLOCKS) {
-                    if ((b + 1) % 4 == 0) {
-                        if (++s == prefill.stages) {
-                            s = 0;
-                            phase ^= 1;
-                        }
-                        ahead = s * stage::BYTES;
-                        mbarrier_wait(full + s * 8, phase);
-                        if (stage::UNPACKED)
-                            mbarrier_wait(unpacked + s * 8, phase);
-                        next_rows[0] = load_row_scales<TYPE>(row_scales + ahead, r);
-                        next_rows[1] = load_row_scales<TYPE>(row_scales + ahead, r + 8);
+                if (b % 4 == 0) {
+                    if (b > 0 && ++s == prefill.stages) {
+                        s = 0;
+                        phase ^= 1;
                     }
-                    if (!TWO_DOTS && b > 0) {
-                        wgmma_fence();
-                        wgmma<TOKENS>(dot[(b + 1) & 1], values + (ahead / 16 + (b + 1) % 4 * 2),
-                                      q + (ahead / 16 + (b + 1) % 4 * 2));
-                        wgmma_commit();
-                    }
-                    if (!has_min(TYPE))
-#pragma unroll
-                        for (int j = 0; j < ATOMS; j++)
-                            scales[(b + 1) & 1][j] =
-                                load_float2(token_scales + ahead + j * 128 + (b + 1) % 4 * 32);
+                    at = s * stage::BYTES;
+                    mbarrier_wait(full + s * 8, phase);
+                    if (stage::UNPACKED)
+                        mbarrier_wait(unpacked + s * 8, phase);
+                    rows[0] = load_row_scales<TYPE>(row_scales + at, r);
+                    rows[1] = load_row_scales<TYPE>(row_scales + at, r + 8);
                 }
-                if (has_min(TYPE)) { /* too few registers for those of two blocks */
+                wgmma_fence();
+                wgmma<TOKENS>(dot, values + (at / 16 + b % 4 * 2), q + (at / 16 + b % 4 * 2));
+                if constexpr (TWO_DOTS)
+                    wgmma<TOKENS>(second, values + ((at + 8192) / 16 + b % 4 * 2),
+                                  q + (at / 16 + b % 4 * 2));
+                wgmma_commit();
 #pragma unroll
-                    for (int j = 0; j < ATOMS; j++) {
-                        scales[b & 1][j] = load_float2(token_scales + at + j * 128 + b % 4 * 32);
+                for (int j = 0; j < ATOMS; j++)
+                    scales[j] = load_float2(token_scales + at + j * 128 + b % 4 * 32);
+                if (has_min(TYPE))
+#pragma unroll
+                    for (int j = 0; j < ATOMS; j++)
                         sums[j] = load_float2(token_scales + (stage::SUMS - stage::FACTORS) + at +
                                               j * 128 + b % 4 * 32);
-                    }
-                } else {
-#pragma unroll
-                    for (int o = 0; o < TOKENS / 2; o++) {
-                        const float2 scale = scales[b & 1][o / 4];
 
-                        products[o] = factors.d[o / 2 % 2] * (o % 2 == 0 ? scale.x : scale.y);
-                        asm volatile("" : "+f"(products[o])); /* before the wait */
-                    }
-                }
-                if (!TWO_DOTS && b + 1 < BLOCKS)
-                    wgmma_wait<1>(now);
-                else
-                    wgmma_wait<0>(now);
+                const struct factors factors = factors_of<TYPE>(rows, b % 4);
+
+                wgmma_wait(dot);
                 if (TWO_DOTS)
-                    wgmma_wait<0>(dot[1]);
+                    wgmma_wait(second);
                 if (b + 1 == BLOCKS) { /* the stages have been read */
                     fence_async();
                     __syncwarp();
@@ -715,38 +617,30 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
 #pragma unroll
                 for (int o = 0; o < TOKENS / 2; o++) {
                     const int i = o / 2 % 2;
-                    const float a = o % 2 == 0 ? scales[b & 1][o / 4].x : scales[b & 1][o / 4].y;
+                    const float a = o % 2 == 0 ? scales[o / 4].x : scales[o / 4].y;
                     float sum = 0.0f;
 
-                    if (has_min(TYPE)) {
+                    if (has_min(TYPE))
                         sum = o % 2 == 0 ? sums[o / 4].x : sums[o / 4].y;
-                        products[o] = factors.d[i] * a;
+                    if (b == 0) {
+                        convert(out, o); /* of the group before */
+                        out.acc[o] = 0.0f;
                     }
-                    out.acc[o] = step<TYPE>(factors, i, now[o], TWO_DOTS ? dot[1][o] : 0, a, sum,
-                                            products[o], out.acc[o]);
-                }
-                if (TWO_DOTS && b + 1 < BLOCKS) {
-                    wgmma_fence();
-                    wgmma<TOKENS>(dot[0], values + (ahead / 16 + (b + 1) % 4 * 2),
-                                  q + (ahead / 16 + (b + 1) % 4 * 2));
-                    wgmma<TOKENS>(dot[1], values + ((ahead + 8192) / 16 + (b + 1) % 4 * 2),
-                                  q + (ahead / 16 + (b + 1) % 4 * 2));
-                    wgmma_commit();
-                }
-                if (b % 4 == 3) {
-                    at = ahead;
-                    rows[0] = next_rows[0];
-                    rows[1] = next_rows[1];
+                    out.acc[o] = step<TYPE>(factors, i, dot[o], TWO_DOTS ? second[o] : 0, a, sum,
+                                            factors.d[i] * a, out.acc[o]);
                 }
             }
+            close_group(out, prefill, first_token);
             if (++s == prefill.stages) {
                 s = 0;
                 phase ^= 1;
             }
         }
-        convert(out, prefill, first_token, spilled);
+#pragma unroll
+        for (int o = 0; o < out.COUNT; o++)
+            convert(out, o);
         finish(out, prefill, piece, (uint64_t)row_tile * MATMUL_FAST_ROWS + r, first_token, thread,
-               spilled, last);
+               last);
     }
 }
 
@@ -840,7 +734,6 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS, 2)
     __shared__ uint32_t last[CONSUMERS];
     const uint32_t thread = threadIdx.x, warpgroup = thread / 128, lane = thread % 32;
     const uint32_t warp_row = thread % 128 / 32 * 16, r = warp_row + lane / 4;
-    unsigned long long *spilled = prefill.spilled + (uint64_t)blockIdx.x * TILE_OUTPUTS + thread;
     struct walk walk = walk_begin(prefill);
     struct piece piece;
     outputs<TOKENS> out;
@@ -926,14 +819,16 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS, 2)
                 }
             }
             if ((w + 1) % prefill.group_windows == 0) {
-                convert(out, prefill, first_token, spilled);
+                close_group(out, prefill, first_token);
 #pragma unroll
-                for (int o = 0; o < out.COUNT; o++)
+                for (int o = 0; o < out.COUNT; o++) {
+                    convert(out, o);
                     out.acc[o] = 0.0f;
+                }
             }
         }
         finish(out, prefill, piece, (uint64_t)(row_tile + warpgroup) * MATMUL_FAST_ROWS + r,
-               first_token, thread, spilled, last);
+               first_token, thread, last);
     }
 }
 
@@ -1031,7 +926,7 @@ size_t matmul_fast_workspace_bytes(uint64_t rows)
 {
     uint64_t padded = (uint64_t)matmul_fast_row_tiles(rows) * MATMUL_FAST_ROWS;
     size_t decode = padded * (MATMUL_FAST_DECODE_TOKENS * 8 + 4) + padded / MATMUL_FAST_ROWS * 4;
-    size_t prefill = (size_t)GRID_MAX * (TILE_OUTPUTS * 8 + CONSUMERS * 4);
+    size_t prefill = (size_t)GRID_MAX * CONSUMERS * 4;
 
     static_assert(MATMUL_FAST_SCRATCH ==
                       GRID_MAX * 2 *
@@ -1078,12 +973,10 @@ cudaError_t matmul_fast_prefill(const struct matmul_fast *matmul, const void *pa
     prefill.groups = windows / prefill.group_windows;
     prefill.row_tiles = matmul_fast_row_tiles(matmul->rows);
     prefill.limit = arith_limit(matmul->groups_total) * 0x1p30f;
-    prefill.fast = prefill.limit < FAST_LIMIT ? prefill.limit : FAST_LIMIT;
     prefill.output = output;
     prefill.partial = (int64_t *)workspace;
     prefill.flagged = (uint32_t *)(prefill.partial + (size_t)GRID_MAX * 2 * TILE_OUTPUTS);
-    prefill.spilled = (unsigned long long *)((uint8_t *)workspace + MATMUL_FAST_SCRATCH);
-    prefill.counted = (uint32_t *)(prefill.spilled + (size_t)GRID_MAX * TILE_OUTPUTS);
+    prefill.counted = (uint32_t *)((uint8_t *)workspace + MATMUL_FAST_SCRATCH);
 
     switch (matmul->type) {
     case TENSOR_TYPE_Q8_0:

@@ -1,12 +1,14 @@
 /* The fast products of cuda/matmul_fast.h: every output against a plain kernel made of ref/arith.h,
  * that kernel against a loop on the CPU, then how fast they are.
  *
- * Without arguments everything; "check" or "time" does one half; "one TYPE GROUP ROWS COLUMNS
- * TOKENS" launches a product a few times. Exits with 77 without a GPU. */
+ * Without arguments everything; "check" or "time" does one half; "shapes [TOKENS...]" times all
+ * products of a layer of two models; "one TYPE GROUP ROWS COLUMNS TOKENS" launches a product a few
+ * times. Exits with 77 without a GPU. */
 #include <algorithm>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utility>
 #include <vector>
 
 #include "cuda/matmul_fast.h"
@@ -340,11 +342,10 @@ static void check(enum tensor_type type, uint32_t group, const struct shape &sha
             for (int launch = 0; launch < launches; launch++)
                 for (int portable = 0; portable < (launch < 2 ? 2 : 1); portable++) {
                     const bool to_sums = launch % 2 == 1;
-                    const int64_t before = INT64_C(0x123456789abcd);
                     struct matmul_fast_output output = {to_sums ? NULL : (float *)got,
                                                         to_sums ? got : NULL, shape.rows};
 
-                    poison_kernel<<<blocks_of(n), 256>>>(got, n, before);
+                    poison_kernel<<<blocks_of(n), 256>>>(got, n, INT64_C(0x123456789abcd));
                     CUDA(cudaMemset(wrong, 0, 32));
                     CUDA(matmul_fast_product(&matmul, packed, activations, tokens,
                                              plain.token_scales, output, workspace,
@@ -584,6 +585,86 @@ static void time_all(void)
     CUDA(cudaStreamDestroy(stream));
 }
 
+/* Seconds of a product in a row of overlapping launches over copies of the weight. */
+static double time_shape(enum tensor_type type, uint64_t rows, uint64_t columns, uint32_t tokens,
+                         cudaStream_t stream)
+{
+    struct matmul_fast matmul = {type, 256, rows, columns, 1, columns / 256};
+    const uint64_t row_bytes = columns / arith_type_columns(type) * arith_type_bytes(type);
+    const int copies = (int)(UINT64_C(400000000) / (row_bytes * rows)) + 2;
+    uint8_t *weight = allocate<uint8_t>(row_bytes * rows);
+    uint8_t *workspace = allocate<uint8_t>(matmul_fast_workspace_bytes(rows));
+    uint8_t *activations = allocate<uint8_t>(matmul_fast_activation_bytes(&matmul, tokens));
+    float *x = allocate<float>(tokens * columns), *out = allocate<float>(tokens * rows);
+    struct matmul_fast_output output = {out, NULL, rows};
+    std::vector<uint8_t *> packed;
+    double s;
+
+    fill_weights<<<1024, 256>>>(type, weight, row_bytes * rows / arith_type_bytes(type), 7, false);
+    fill_floats<<<1024, 256>>>(x, tokens * columns, 8, false);
+    CUDA(cudaMemset(workspace, 0, matmul_fast_workspace_bytes(rows)));
+    CUDA(matmul_fast_quantise(&matmul, x, columns, tokens, activations, 0, 0));
+    for (int c = 0; c < copies; c++) {
+        packed.push_back(allocate<uint8_t>(matmul_fast_packed_bytes(&matmul)));
+        CUDA(matmul_fast_pack(&matmul, weight, row_bytes, columns, 0, 0, rows, packed[c], 0));
+    }
+    CUDA(cudaDeviceSynchronize());
+    s = graph_s(stream, 9,
+                [&] {
+                    for (uint8_t *copy : packed)
+                        CUDA(matmul_fast_product(&matmul, copy, activations, tokens, NULL, output,
+                                                 workspace, MATMUL_FAST_OVERLAP, stream));
+                }) /
+        copies;
+    for (uint8_t *p : packed)
+        CUDA(cudaFree(p));
+    for (void *p : {(void *)weight, (void *)workspace, (void *)activations, (void *)x, (void *)out})
+        CUDA(cudaFree(p));
+    return s;
+}
+
+/* All products of one layer, each once: what a ubatch of so many tokens takes. */
+static void time_layers(const std::vector<uint32_t> &token_counts)
+{
+    static const struct {
+        const char *name;
+        std::vector<std::pair<uint64_t, uint64_t>> products; /* rows, columns */
+    } models[] = {
+        {"dense 32B",
+         {{8192, 5120},
+          {1024, 5120},
+          {1024, 5120},
+          {5120, 8192},
+          {25600, 5120},
+          {25600, 5120},
+          {5120, 25600}}},
+        {"hybrid 27B",
+         {{10240, 5120}, {6144, 5120}, {5120, 6144}, {17408, 5120}, {17408, 5120}, {5120, 17408}}}};
+    cudaStream_t stream;
+
+    CUDA(cudaStreamCreate(&stream));
+    for (auto &entry : types)
+        for (uint32_t tokens : token_counts)
+            for (auto &model : models) {
+                double ops_all = 0.0, s_all = 0.0;
+
+                printf("%s, %s, %u tokens, TOPS:", entry.name, model.name, tokens);
+                for (auto &product : model.products) {
+                    double ops = 2e-12 * (double)product.first * product.second * tokens;
+                    double s =
+                        time_shape(entry.type, product.first, product.second, tokens, stream);
+
+                    printf(" %lux%lu %.0f", (unsigned long)product.first,
+                           (unsigned long)product.second, ops / s);
+                    ops_all += ops;
+                    s_all += s;
+                }
+                printf("; all %.1f\n", ops_all / s_all);
+                fflush(stdout);
+            }
+    CUDA(cudaStreamDestroy(stream));
+}
+
 /* A few launches, for a profiler. */
 static void run_one(enum tensor_type type, uint32_t group, uint64_t rows, uint64_t columns,
                     uint32_t tokens)
@@ -620,6 +701,14 @@ int main(int argc, char **argv)
     if (argc == 7 && strcmp(what, "one") == 0) {
         run_one((enum tensor_type)atoi(argv[2]), (uint32_t)atoi(argv[3]), (uint64_t)atoi(argv[4]),
                 (uint64_t)atoi(argv[5]), (uint32_t)atoi(argv[6]));
+        return 0;
+    }
+    if (strcmp(what, "shapes") == 0) {
+        std::vector<uint32_t> token_counts;
+
+        for (int i = 2; i < argc; i++)
+            token_counts.push_back((uint32_t)atoi(argv[i]));
+        time_layers(token_counts.empty() ? std::vector<uint32_t>{512} : token_counts);
         return 0;
     }
     if (strcmp(what, "time") != 0) {
