@@ -49,6 +49,18 @@ struct attend_part {
 /* Shared memory that attend_tiles() needs of a GPU. */
 #define ATTEND_TILE_BYTES (224 << 10)
 
+/** Lets `kernel` have `bytes` of shared memory, of all that a multiprocessor has. */
+template <typename Kernel>
+static int attend_allow_shared(Kernel kernel, int bytes, struct error *err)
+{
+    if (cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                   "shared memory for attention", err) != 0)
+        return -1;
+    return cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                           cudaSharedmemCarveoutMaxShared),
+                      "shared memory for attention", err);
+}
+
 /** Chunks of many tokens: kernel_attend_tile.cu. */
 int attend_tiles(const attend_part &p, cudaStream_t stream, struct error *err);
 
@@ -146,46 +158,60 @@ static __device__ __forceinline__ float2 attend_two(const char *row, struct atte
     return make_float2(d * attend_byte(two, 0, bias), d * attend_byte(two, 1, bias));
 }
 
-/* Begins to copy `count` rows of a head into shared memory, all threads of a block together.
- * Two bytes at a time are copied at once. */
-static __device__ __forceinline__ void attend_copy(const struct attend_cache &cache, uint32_t head,
-                                                   const int32_t *rows, uint32_t count, char *to)
+template <int UNIT>
+static __device__ __forceinline__ void attend_copy_units(const struct attend_cache &cache,
+                                                         const char *from, const int32_t *rows,
+                                                         uint32_t count, char *to)
 {
     const uint32_t inverse = 0xffffffffu / cache.units + 1; /* u / units for small u */
-    const char *from = cache.bytes + (uint64_t)head * cache.row;
 
+#pragma unroll 4
     for (uint32_t u = threadIdx.x; u < count * cache.units; u += blockDim.x) {
-        uint32_t r = cache.units == 1 ? u : __umulhi(u, inverse);
-        uint32_t at = (u - r * cache.units) * cache.unit;
+        const uint32_t r = cache.units == 1 ? u : __umulhi(u, inverse);
+        const uint32_t at = (u - r * cache.units) * UNIT;
         const char *source = from + (uint64_t)(uint32_t)rows[r] * cache.all + at;
         char *target = to + r * cache.stride + at;
 
-        if (cache.unit == 16)
-            __pipeline_memcpy_async(target, source, 16);
-        else if (cache.unit == 8)
-            __pipeline_memcpy_async(target, source, 8);
-        else if (cache.unit == 4)
-            __pipeline_memcpy_async(target, source, 4);
+        if (UNIT >= 4)
+            __pipeline_memcpy_async(target, source, UNIT >= 4 ? UNIT : 4);
         else
             *(uint16_t *)target = *(const uint16_t *)source;
     }
 }
 
+/* Begins to copy `count` rows of a head into shared memory, all threads of a block together.
+ * Two bytes at a time are copied at once. */
+static __device__ __forceinline__ void attend_copy(const struct attend_cache &cache, uint32_t head,
+                                                   const int32_t *rows, uint32_t count, char *to)
+{
+    const char *from = cache.bytes + (uint64_t)head * cache.row;
+
+    if (cache.unit == 16)
+        attend_copy_units<16>(cache, from, rows, count, to);
+    else if (cache.unit == 8)
+        attend_copy_units<8>(cache, from, rows, count, to);
+    else if (cache.unit == 4)
+        attend_copy_units<4>(cache, from, rows, count, to);
+    else
+        attend_copy_units<2>(cache, from, rows, count, to);
+}
+
 /* Block-wide: the rows of a sequence's positions `from` to `to` that have cells, in order, for
- * ATTEND_CHUNK positions from `first` on, of a thread each. `listed_before`, unless NULL: how many
- * of them are before a position. @return how many there are */
+ * ATTEND_CHUNK positions from `first` on, of a thread each, or more threads. `listed_before`,
+ * unless NULL: how many of them are before a position. @return how many there are */
 static __device__ __forceinline__ uint32_t attend_rows(const struct attend &a, uint32_t sequence,
                                                        uint32_t first, uint32_t from, uint32_t to,
                                                        int32_t *rows, uint32_t *warp_counts,
                                                        uint16_t *listed_before)
 {
     const uint32_t j = threadIdx.x, position = first + j;
-    const bool asked = position >= from && position <= to && position < a.positions;
+    const bool asked =
+        j < ATTEND_CHUNK && position >= from && position <= to && position < a.positions;
     const int32_t row = asked ? a.cells[(uint64_t)sequence * a.positions + position] : -1;
     const uint32_t there = __ballot_sync(0xffffffffu, row >= 0);
     uint32_t before = 0, all = 0;
 
-    if (j % 32 == 0)
+    if (j % 32 == 0 && j < ATTEND_CHUNK)
         warp_counts[j / 32] = __popc(there);
     __syncthreads();
 #pragma unroll
@@ -196,7 +222,7 @@ static __device__ __forceinline__ uint32_t attend_rows(const struct attend &a, u
     before += __popc(there & ((1u << j % 32) - 1));
     if (row >= 0)
         rows[before] = row;
-    if (listed_before != nullptr)
+    if (listed_before != nullptr && j < ATTEND_CHUNK)
         listed_before[j] = (uint16_t)before;
     __syncthreads();
     return all;

@@ -7,13 +7,14 @@
 
 enum {
     CHUNK = ATTEND_CHUNK,
-    THREADS = CHUNK,          /* one a position */
-    HEADS = 8,                /* query heads of a block, at most */
-    WEIGHTS = CHUNK + 4,      /* from head to head: in other banks */
-    EARLY = 64,               /* rows of V that are copied beside K */
-    STATIC_BYTES = 2048,      /* of shared memory, at most */
+    THREADS = CHUNK,     /* one a position */
+    HEADS = 8,           /* query heads of a block, at most */
+    WEIGHTS = CHUNK + 4, /* from head to head: in other banks */
+    EARLY = 64,          /* rows of V that are copied beside K */
+    STATIC_BYTES = 2048, /* of shared memory, at most */
     DIM_MAX = 1024,
-    TILE_TOKENS = 33, /* from so many on, in tiles, of heads up to TILE_DIM values */
+    TILE_TOKENS = 33, /* from so many on, in tiles, of heads up to TILE_DIM values, ... */
+    TILE_ROWS = 8192, /* ... and of so many query heads x chunks */
     TILE_DIM = 256,
     FEW_BLOCKS = 264, /* which a GPU holds at once anyway */
     MERGE_CHUNKS = 256,
@@ -36,12 +37,12 @@ struct chunk_cut {
 
 /* What a block works on. */
 struct chunk_job {
-    uint32_t token;    /* of the step */
-    uint32_t head;     /* the first query head */
-    uint32_t heads;    /* that there are */
-    uint32_t kv;       /* of the cache */
-    uint32_t chunk;    /* of the token's */
-    uint32_t count;    /* positions that take part */
+    uint32_t token; /* of the step */
+    uint32_t head;  /* the first query head */
+    uint32_t heads; /* that there are */
+    uint32_t kv;    /* of the cache */
+    uint32_t chunk; /* of the token's */
+    uint32_t count; /* positions that take part */
     const float *query;
     float *weights; /* (heads, WEIGHTS): scores first */
     char *k, *v;
@@ -118,6 +119,8 @@ static __device__ __forceinline__ void scores_of(const attend_part &p, const chu
         scores_of<TYPE, 1, 2>(p, cut, job, first, count, 64);
     else if (count <= 128)
         scores_of<TYPE, 2, 2>(p, cut, job, first, count, 64);
+    else if (job.heads <= 4)
+        scores_of<TYPE, 2, 2>(p, cut, job, first, count, 128);
     else
         scores_of<TYPE, 4, 2>(p, cut, job, first, count, 64);
 }
@@ -167,7 +170,7 @@ static __device__ __forceinline__ void weigh(const chunk_job &job, float *maxima
 
 /* ---- values ---- */
 
-/* The last warp, which has no values where a head has fewer than 256: a lane a head. */
+/* The last warp, which often has no values: a lane a head. */
 static __device__ void sum_weights(const chunk_job &job, float *sums)
 {
     const uint32_t head = threadIdx.x - (THREADS - 32);
@@ -251,8 +254,8 @@ static __device__ __forceinline__ void quantise_pairs(const attend_part &p, uint
 /* Writes columns `i` and `i` + 1 of NH heads from `head` on; a whole warp together. */
 template <int NH>
 static __device__ __forceinline__ void write_values(const attend_part &p, const chunk_job &job,
-                                                    uint32_t head, uint32_t i,
-                                                    const float2 *values, const float *sums)
+                                                    uint32_t head, uint32_t i, const float2 *values,
+                                                    const float *sums)
 {
     const struct attend &a = p.attend;
 
@@ -325,8 +328,9 @@ template <int TYPE>
 static __device__ __forceinline__ void values_of(const attend_part &p, const chunk_cut &cut,
                                                  const chunk_job &job, float *sums)
 {
-    /* Whole warps; two slices of heads fit whatever the width. */
+    /* Whole warps; as many slices of heads as fit, at least two. */
     const uint32_t lanes = p.v.dim < CHUNK ? (p.v.dim + 63) / 64 * 32 : CHUNK / 2;
+    const uint32_t slices = THREADS / lanes;
 
     for (uint32_t first = 0; first < p.v.dim; first += CHUNK) {
         if (first > 0) {
@@ -338,9 +342,9 @@ static __device__ __forceinline__ void values_of(const attend_part &p, const chu
             attend_copy(p.v, job.kv, job.rows + early, left < cut.later ? left : cut.later, job.k);
             __pipeline_commit();
         }
-        if (job.heads <= 2)
+        if (job.heads <= slices)
             values_of<TYPE, 1>(p, cut, job, first, lanes, sums);
-        else if (job.heads <= 4)
+        else if (job.heads <= 2 * slices)
             values_of<TYPE, 2>(p, cut, job, first, lanes, sums);
         else
             values_of<TYPE, 4>(p, cut, job, first, lanes, sums);
@@ -452,6 +456,31 @@ struct merge_scales {
     float before, chunk;
 };
 
+/* The highest of a warp's maxima up to a lane's own. */
+static __device__ __forceinline__ float highest_before(float own, uint32_t lane)
+{
+#pragma unroll
+    for (int s = 1; s < 32; s *= 2) {
+        const float other = __shfl_up_sync(0xffffffffu, own, s);
+
+        own = lane >= s ? fmaxf(own, other) : own;
+    }
+    return own;
+}
+
+/* `begun`: a chunk before had positions, their highest score being `before`. */
+static __device__ __forceinline__ merge_scales scales_of(bool any, bool begun, float before,
+                                                         float own)
+{
+    const float highest = fmaxf(before, own);
+
+    if (!any)
+        return {1.0f, -0.0f};
+    if (!begun)
+        return {1.0f, 1.0f};
+    return {arith_exp(before - highest), arith_exp(own - highest)};
+}
+
 /* Scales of up to MERGE_CHUNKS chunks, a thread each. The first chunk is taken as it is: values
  * begin as -0, to which adding changes nothing. One without positions has zeros, times -0. */
 static __device__ void scale_chunks(const struct attend_chunk *parts, uint32_t count,
@@ -464,14 +493,8 @@ static __device__ void scale_chunks(const struct attend_chunk *parts, uint32_t c
     const float own = part.any != 0 ? part.maximum : -INFINITY;
     const uint32_t there = __ballot_sync(0xffffffffu, part.any != 0);
     bool begun = state->begun || (there & ((1u << lane) - 1)) != 0;
-    float before = state->maximum, so_far = own;
+    float before = state->maximum, so_far = highest_before(own, lane);
 
-#pragma unroll
-    for (int s = 1; s < 32; s *= 2) {
-        const float other = __shfl_up_sync(0xffffffffu, so_far, s);
-
-        so_far = lane >= s ? fmaxf(so_far, other) : so_far;
-    }
     if (lane == 31) {
         warp_maxima[warp] = so_far;
         warp_begun[warp] = there;
@@ -488,13 +511,7 @@ static __device__ void scale_chunks(const struct attend_chunk *parts, uint32_t c
         state->maximum = fmaxf(state->maximum, warp_maxima[w]);
         state->begun = state->begun || warp_begun[w] != 0;
     }
-    so_far = fmaxf(before, own);
-    if (part.any == 0)
-        scales[c] = {1.0f, -0.0f};
-    else if (!begun)
-        scales[c] = {1.0f, 1.0f};
-    else
-        scales[c] = {arith_exp(before - so_far), arith_exp(own - so_far)};
+    scales[c] = scales_of(part.any != 0, begun, before, own);
     sums[c] = part.any != 0 ? part.sum : 0.0f;
 }
 
@@ -520,7 +537,8 @@ __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(const __grid_const
         const uint32_t count = chunks - from < MERGE_CHUNKS ? chunks - from : MERGE_CHUNKS;
 
         __syncthreads();
-        for (uint32_t c = threadIdx.x / 32; c < count && i + lane < a.dim_v; c += MERGE_THREADS / 32)
+        for (uint32_t c = threadIdx.x / 32; c < count && i + lane < a.dim_v;
+             c += MERGE_THREADS / 32)
             __pipeline_memcpy_async(&values[c][lane],
                                     &p.values[(part + from + c) * a.dim_v + i + lane], 4);
         __pipeline_commit();
@@ -543,6 +561,55 @@ __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(const __grid_const
     p.out[((uint64_t)t * a.heads + h) * a.dim_v + i + lane] = value;
     if (p.quantised.bytes != nullptr)
         activations_store(p.quantised, t, h * a.dim_v + i + lane, value);
+}
+
+/* Up to 32 chunks, of a lane each: a warp a query head of a token, the block MERGE_THREADS / 32. */
+__global__ void __launch_bounds__(MERGE_THREADS)
+    merge_few_kernel(const __grid_constant__ attend_part p)
+{
+    const struct attend &a = p.attend;
+    const uint32_t row = blockIdx.x * (MERGE_THREADS / 32) + threadIdx.x / 32;
+    const uint32_t t = p.first + row / a.heads, h = row % a.heads, lane = threadIdx.x % 32;
+    float before, so_far, sum = -0.0f;
+
+    launch_begin();
+    if (row >= p.count * a.heads)
+        return;
+
+    const uint32_t first = attend_first(&a.tokens[t], a.window) / CHUNK;
+    const uint32_t chunks = a.tokens[t].position / CHUNK - first + 1;
+    const struct attend_chunk part = lane < chunks ? p.parts[(uint64_t)row * p.chunks + lane]
+                                                   : attend_chunk{-INFINITY, 0.0f, 0, 0};
+    const uint32_t there = __ballot_sync(0xffffffffu, part.any != 0);
+    const bool begun = (there & ((1u << lane) - 1)) != 0;
+    const float own = part.any != 0 ? part.maximum : -INFINITY;
+    const float own_sum = part.any != 0 ? part.sum : 0.0f;
+
+    so_far = highest_before(own, lane);
+    before = __shfl_up_sync(0xffffffffu, so_far, 1);
+
+    const merge_scales scales =
+        scales_of(part.any != 0, begun, lane == 0 ? -INFINITY : before, own);
+
+    for (uint32_t c = 0; c < chunks; c++)
+        sum = fmaf(__shfl_sync(0xffffffffu, own_sum, c), __shfl_sync(0xffffffffu, scales.chunk, c),
+                   sum * __shfl_sync(0xffffffffu, scales.before, c));
+    for (uint32_t i = lane; i < (a.dim_v + 31) / 32 * 32; i += 32) {
+        const float *values = p.values + (uint64_t)row * p.chunks * a.dim_v + i;
+        float value = -0.0f;
+
+#pragma unroll 4
+        for (uint32_t c = 0; c < chunks; c++)
+            value = fmaf(i < a.dim_v ? values[(uint64_t)c * a.dim_v] : 0.0f,
+                         __shfl_sync(0xffffffffu, scales.chunk, c),
+                         value * __shfl_sync(0xffffffffu, scales.before, c));
+        value = arith_canonical(there != 0 ? value / sum : 0.0f);
+        if (i >= a.dim_v)
+            continue;
+        p.out[((uint64_t)t * a.heads + h) * a.dim_v + i] = value;
+        if (p.quantised.bytes != nullptr)
+            activations_store(p.quantised, t, h * a.dim_v + i, value);
+    }
 }
 
 /* ---- launches ---- */
@@ -657,21 +724,21 @@ static uint32_t shared_limit(struct error *err)
                    "shared memory of the GPU", err) != 0)
         return 0;
     most -= STATIC_BYTES;
-    if (cuda_check(cudaFuncSetAttribute(attend_chunk_kernel,
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize, most),
-                   "shared memory for attention", err) != 0)
+    if (attend_allow_shared(attend_chunk_kernel, most, err) != 0)
         return 0;
     if (gpu < GPUS_MAX)
         limits[gpu] = (uint32_t)most;
     return (uint32_t)most;
 }
 
+/* Tiles are for much work: else the GPU has more room for the blocks of single tokens. */
 static bool in_tiles(const struct attend_part *p, uint32_t limit)
 {
     const struct attend *a = &p->attend;
 
-    return a->token_count >= TILE_TOKENS && p->k.dim <= TILE_DIM && p->v.dim <= TILE_DIM &&
-           limit >= ATTEND_TILE_BYTES;
+    return a->token_count >= TILE_TOKENS &&
+           (uint64_t)a->token_count * a->heads * p->chunks >= TILE_ROWS && p->k.dim <= TILE_DIM &&
+           p->v.dim <= TILE_DIM && limit >= ATTEND_TILE_BYTES;
 }
 
 static int launch_part(const attend_part &p, uint32_t limit, cudaStream_t stream, struct error *err)
@@ -687,9 +754,14 @@ static int launch_part(const attend_part &p, uint32_t limit, cudaStream_t stream
         launch_overlapping(attend_chunk_kernel, dim3(p.chunks, a.kv_heads * cut.parts, p.count),
                            THREADS, bytes, stream, p, cut);
     }
-    if (p.chunks > 1)
-        launch_overlapping(merge_kernel, dim3((a.dim_v + 31) / 32, a.heads, p.count),
-                           MERGE_THREADS, 0, stream, p);
+    if (p.chunks > 1 && p.chunks <= 32)
+        launch_overlapping(
+            merge_few_kernel,
+            dim3((p.count * a.heads + MERGE_THREADS / 32 - 1) / (MERGE_THREADS / 32)),
+            MERGE_THREADS, 0, stream, p);
+    else if (p.chunks > 1)
+        launch_overlapping(merge_kernel, dim3((a.dim_v + 31) / 32, a.heads, p.count), MERGE_THREADS,
+                           0, stream, p);
     return cuda_launched("attend", err);
 }
 

@@ -214,7 +214,8 @@ static void check_quantised(const struct step &step, const struct activations &t
             same = arith_bits(arith_canonical(scale)) == arith_bits(scales[b * 8 + t]) &&
                    (float)sum == sums[b * 8 + t];
             for (uint32_t i = 0; i < ARITH_BLOCK; i++)
-                same = same && (uint8_t)want[i] == q[t * 128 + ((2 * b + i / 16) ^ t) * 16 + i % 16];
+                same =
+                    same && (uint8_t)want[i] == q[t * 128 + ((2 * b + i / 16) ^ t) * 16 + i % 16];
             blocks_checked++;
             if (!same && failures++ < 20)
                 printf("WRONG activations: token %u column %u\n", token, column);
@@ -288,9 +289,9 @@ static void check(const struct step &step, int number)
         check_quantised(step, quantised, expected, activations);
         CUDA(cudaFree(quantised.bytes));
     }
-    for (const void *p : {(const void *)device.query, (const void *)device.tokens,
-                          (const void *)device.cells, device.cache_k, device.cache_v,
-                          (const void *)scratch, (const void *)out})
+    for (const void *p :
+         {(const void *)device.query, (const void *)device.tokens, (const void *)device.cells,
+          device.cache_k, device.cache_v, (const void *)scratch, (const void *)out})
         CUDA(cudaFree((void *)p));
 }
 
@@ -459,16 +460,18 @@ static void time_one(const struct timing &timing, double bandwidth, double rate,
 
     const int launches = bytes < 50000000 && timing.tokens < 64 ? 32 : copies;
 
-    s = graph_s(stream, 5, [&] {
-            for (int i = 0; i < launches; i++) {
-                a.cache_k = (char *)cache + i % copies * 2 * size;
-                a.cache_v = (const char *)a.cache_k + size;
-                if (cuda_attend(&a, chunks, scratch, (float *)out, &quantised, stream, &err) != 0) {
-                    printf("%s\n", err.text);
-                    exit(1);
-                }
-            }
-        }) /
+    s = graph_s(stream, 5,
+                [&] {
+                    for (int i = 0; i < launches; i++) {
+                        a.cache_k = (char *)cache + i % copies * 2 * size;
+                        a.cache_v = (const char *)a.cache_k + size;
+                        if (cuda_attend(&a, chunks, scratch, (float *)out, &quantised, stream,
+                                        &err) != 0) {
+                            printf("%s\n", err.text);
+                            exit(1);
+                        }
+                    }
+                }) /
         launches;
     once = (timing.window == 0 ? 1.0 : std::min(1.0, (double)(timing.window + each) / positions)) *
            2.0 * bytes / bandwidth;
@@ -479,9 +482,9 @@ static void time_one(const struct timing &timing, double bandwidth, double rate,
            type_name(timing.type), s * 1e6, once * 1e6, once / s, pairs / rate * 1e6,
            pairs / rate / s);
     fflush(stdout);
-    for (const void *p : {(const void *)a.query, (const void *)a.tokens, (const void *)a.cells,
-                          (const void *)cache, (const void *)scratch, (const void *)out,
-                          (const void *)quantised.bytes})
+    for (const void *p :
+         {(const void *)a.query, (const void *)a.tokens, (const void *)a.cells, (const void *)cache,
+          (const void *)scratch, (const void *)out, (const void *)quantised.bytes})
         CUDA(cudaFree((void *)p));
 }
 
