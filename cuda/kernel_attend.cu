@@ -754,7 +754,7 @@ static int launch_part(const attend_part &p, uint32_t limit, cudaStream_t stream
         launch_overlapping(attend_chunk_kernel, dim3(p.chunks, a.kv_heads * cut.parts, p.count),
                            THREADS, bytes, stream, p, cut);
     }
-    if (p.chunks > 1 && p.chunks <= 32)
+    if (p.chunks > 1 && p.chunks <= 32 && p.count * a.heads > FEW_BLOCKS)
         launch_overlapping(
             merge_few_kernel,
             dim3((p.count * a.heads + MERGE_THREADS / 32 - 1) / (MERGE_THREADS / 32)),

@@ -29,17 +29,38 @@ static __device__ float norm_scale(const float *head, uint32_t dim, float eps)
     return arith_rsqrt(arith_canonical(__shfl_sync(0xffffffffu, sums[0], 0)) / (float)dim + eps);
 }
 
-static __device__ void turn(const struct cuda_heads &heads, uint32_t token, float *head)
+/* Angles of a token's pairs: those of a thread are 32 apart. They come from the step's inputs
+ * alone. */
+struct angles {
+    float sines[EACH_MAX / 2], cosines[EACH_MAX / 2];
+};
+
+static __device__ __forceinline__ void find_angles(const struct cuda_heads &heads, uint32_t token,
+                                                   struct angles *angles)
+{
+    const double position = heads.tokens[token].position;
+
+#pragma unroll
+    for (uint32_t k = 0; k < EACH_MAX / 2; k++)
+        if (k * 32 + threadIdx.x % 32 < heads.turned / 2)
+            arith_sincos(position * heads.frequencies[k * 32 + threadIdx.x % 32], &angles->sines[k],
+                         &angles->cosines[k]);
+}
+
+static __device__ __forceinline__ void turn(const struct cuda_heads &heads,
+                                            const struct angles &angles, float *head)
 {
     const uint32_t pairs = heads.turned / 2;
 
-    for (uint32_t i = threadIdx.x % 32; i < pairs; i += 32) {
+#pragma unroll
+    for (uint32_t k = 0; k < EACH_MAX / 2; k++) {
+        const uint32_t i = k * 32 + threadIdx.x % 32;
         uint32_t first, second;
-        float sine, cosine;
 
-        arith_sincos((double)heads.tokens[token].position * heads.frequencies[i], &sine, &cosine);
+        if (i >= pairs)
+            break;
         pair_places(i, pairs, heads.halves, &first, &second);
-        turn_pair(cosine, sine, head + first, head + second);
+        turn_pair(angles.cosines[k], angles.sines[k], head + first, head + second);
     }
     __syncwarp();
 }
@@ -70,12 +91,17 @@ __global__ void __launch_bounds__(WARPS * 32) heads_kernel(struct cuda_heads hea
     uint32_t h = row % each;
     float *head = shared[threadIdx.x / 32];
 
-    launch_begin();
+    const bool is_query = h < heads.query.heads;
+    const bool is_value = h >= heads.query.heads + heads.key.heads;
+    struct angles angles;
+
+    launch_next();
+    if (token < heads.token_count && !is_value)
+        find_angles(heads, token, &angles);
+    launch_wait();
     if (token >= heads.token_count)
         return;
 
-    const bool is_query = h < heads.query.heads;
-    const bool is_value = h >= heads.query.heads + heads.key.heads;
     const struct cuda_head_rows &rows = is_query ? heads.query : is_value ? heads.value : heads.key;
 
     if (!is_query)
@@ -99,7 +125,7 @@ __global__ void __launch_bounds__(WARPS * 32) heads_kernel(struct cuda_heads hea
         __syncwarp();
     }
     if (!is_value)
-        turn(heads, token, head);
+        turn(heads, angles, head);
     for (uint32_t i = lane; i < rows.dim; i += 32)
         rows.out[out + i] = head[i];
     if (rows.cache != nullptr)

@@ -3,11 +3,13 @@
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
 
+#include <cuda_pipeline.h>
+
 extern "C" {
 #include "ref/arith.h"
 }
 
-enum { THREADS_MAX = 1024, SHARED_USUAL = 40960 };
+enum { THREADS_MAX = 1024, SHARED_USUAL = 40960, LONGEST = 12 /* values of a thread */ };
 
 /* The tree of arith_sum_squares() over its lanes; every warp computes it for itself. */
 static __device__ __forceinline__ float sum_of_lanes(const float *lanes)
@@ -29,43 +31,44 @@ static __device__ __forceinline__ float sum_of_lanes(const float *lanes)
     return arith_canonical(__shfl_sync(0xffffffffu, sums[0], 0));
 }
 
-/* Grid: (rows). EACH: values of a thread, n / blockDim.x or more. */
+/* Weights come once a token from far away: they are on their way before the row is there. */
+static __device__ __forceinline__ void load_weights(const float *weight, uint32_t n, float *to)
+{
+    for (uint32_t i = threadIdx.x * 4; i + 4 <= n; i += blockDim.x * 4)
+        __pipeline_memcpy_async(to + i, weight + i, 16);
+    __pipeline_commit();
+    for (uint32_t i = n / 4 * 4 + threadIdx.x; i < n; i += blockDim.x)
+        to[i] = weight[i];
+}
+
+/* Grid: (rows). EACH: values of a thread, n / blockDim.x or more. Few registers: a block finds room
+ * beside one of a product. */
 template <int EACH>
 __global__ void __launch_bounds__(THREADS_MAX) rms_norm_kernel(struct cuda_norm norm)
 {
-    extern __shared__ float values[]; /* (n) */
+    extern __shared__ __align__(16) float values[]; /* (n), then weights (n) */
     __shared__ float lanes[ARITH_LANES];
     const uint32_t n = (uint32_t)norm.n, threads = blockDim.x;
     const uint64_t row = (uint64_t)blockIdx.x * n;
-    float weight[EACH], own[EACH], sum = 0.0f;
-    int64_t sums[EACH];
+    const float *weights = values + (n + 3) / 4 * 4;
+    float sum = 0.0f;
 
-    /* Weights come once a token from far away, before the row is there. */
-#pragma unroll
-    for (int e = 0; e < EACH; e++) {
-        const uint32_t i = threadIdx.x + e * threads;
-
-        weight[e] = norm.weight != nullptr && i < n ? norm.weight[i] : 1.0f;
-    }
+    if (norm.weight != nullptr)
+        load_weights(norm.weight, n, values + (n + 3) / 4 * 4);
     launch_begin();
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         const uint32_t i = threadIdx.x + e * threads;
+        float value = i < n ? norm.x[row + i] : 0.0f;
 
-        own[e] = i < n ? norm.x[row + i] : 0.0f;
-        sums[e] = norm.sums != nullptr && i < n ? norm.sums[row + i] : 0;
-    }
-#pragma unroll
-    for (int e = 0; e < EACH; e++) {
-        const uint32_t i = threadIdx.x + e * threads;
-
-        if (norm.sums != nullptr)
-            own[e] = arith_canonical(own[e] + arith_from_fixed(sums[e]));
-        if (norm.sums != nullptr && i < n)
-            norm.joined[row + i] = own[e];
+        if (norm.sums != nullptr && i < n) {
+            value = arith_canonical(value + arith_from_fixed(norm.sums[row + i]));
+            norm.joined[row + i] = value;
+        }
         if (i < n)
-            values[i] = own[e];
+            values[i] = value;
     }
+    __pipeline_wait_prior(0);
     __syncthreads();
     if (threadIdx.x < ARITH_LANES) {
 #pragma unroll 8
@@ -80,11 +83,13 @@ __global__ void __launch_bounds__(THREADS_MAX) rms_norm_kernel(struct cuda_norm 
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         const uint32_t i = threadIdx.x + e * threads;
-        const float value = arith_canonical(own[e] * scale * weight[e]);
+        float value;
 
-        if (i < n)
-            norm.y[row + i] = value;
-        if (norm.quantised.bytes != nullptr && i < n)
+        if (i >= n)
+            break;
+        value = arith_canonical(values[i] * scale * (norm.weight != nullptr ? weights[i] : 1.0f));
+        norm.y[row + i] = value;
+        if (norm.quantised.bytes != nullptr)
             activations_store(norm.quantised, blockIdx.x, i, value);
     }
 }
@@ -93,7 +98,7 @@ template <int EACH>
 static int launch_norm(const struct cuda_norm *norm, uint64_t rows, unsigned threads,
                        cudaStream_t stream, struct error *err)
 {
-    size_t shared_bytes = norm->n * sizeof(float);
+    size_t shared_bytes = 2 * ((norm->n + 3) / 4 * 4) * sizeof(float);
 
     if (shared_bytes > SHARED_USUAL &&
         cuda_check(cudaFuncSetAttribute(rms_norm_kernel<EACH>,
@@ -115,12 +120,14 @@ int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stre
         return launch_norm<1>(norm, rows, ARITH_LANES, stream, err);
     if (norm->n <= 2 * THREADS_MAX)
         return launch_norm<2>(norm, rows, THREADS_MAX, stream, err);
+    if (norm->n <= 4 * THREADS_MAX)
+        return launch_norm<4>(norm, rows, THREADS_MAX, stream, err);
     if (norm->n <= 5 * THREADS_MAX)
         return launch_norm<5>(norm, rows, THREADS_MAX, stream, err);
     if (norm->n <= 8 * THREADS_MAX)
         return launch_norm<8>(norm, rows, THREADS_MAX, stream, err);
-    if (norm->n <= 24 * THREADS_MAX)
-        return launch_norm<24>(norm, rows, THREADS_MAX, stream, err);
+    if (norm->n <= LONGEST * THREADS_MAX)
+        return launch_norm<LONGEST>(norm, rows, THREADS_MAX, stream, err);
     return error_set(err, ERROR_UNSUPPORTED, "a norm of %llu values; %d at most",
-                     (unsigned long long)norm->n, 24 * THREADS_MAX);
+                     (unsigned long long)norm->n, LONGEST * THREADS_MAX);
 }

@@ -1,20 +1,35 @@
 /* Launches that start while the kernel before on the stream drains: programmatic dependent
  * launch, on Hopper; elsewhere they follow it as any other.
  *
- * Every kernel that is launched so calls launch_begin() in all its threads before it reads what an
- * earlier kernel has written, or writes what one may still read. */
+ * Every kernel that is launched so calls launch_begin(), or the two that it consists of, in all its
+ * threads before it reads what an earlier kernel has written, or writes what one may still read.
+ * What a copy on the stream has brought before it may read at once: no kernel starts before the
+ * copies before it have ended, and none starts before the one before it has started. */
 #ifndef CUDA_LAUNCH_CUH
 #define CUDA_LAUNCH_CUH
 
 #include <cuda_runtime.h>
 
-/** Lets the kernel behind start, and waits until those before have completed. */
-static __device__ __forceinline__ void launch_begin(void)
+/** Lets the kernel behind start. */
+static __device__ __forceinline__ void launch_next(void)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/** Waits until the kernels before have completed. */
+static __device__ __forceinline__ void launch_wait(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+static __device__ __forceinline__ void launch_begin(void)
+{
+    launch_next();
+    launch_wait();
 }
 
 /** Whether the current GPU runs the code that was compiled for Hopper. Cards after it run what was

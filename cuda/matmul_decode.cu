@@ -12,9 +12,6 @@
 
 #define PAIRS_MAX 8
 #define STAGES_MAX 24
-/* Windows of a pair that come into the L2 cache beside those that come into its ring, before the
- * kernels before have ended: all pairs' together are to fit there. */
-#define AHEAD 4
 
 /* A weight whose row tiles follow those of the parts before. */
 struct decode_part {
@@ -344,15 +341,16 @@ static __device__ __forceinline__ void load_token_scales(const struct decode &de
 
 /* ---- sm_90: bulk copies ---- */
 
-/* How a kernel is made. A stage is one window: a tile and what it needs of the activations. Two
- * blocks of few tokens find room on a multiprocessor of sm_90, so that launches overlap. */
+/* How a kernel is made. A stage is one window: a tile and what it needs of the activations. Of two
+ * kernels that overlap, a multiprocessor of sm_90 never has room for two blocks, so that work stays
+ * evenly spread: a block fills its ring as soon as the one before it has left, while small kernels
+ * between the two run beside. */
 template <int TYPE, int TOKENS> struct shape {
     static constexpr bool LARGE = TOKENS == 8;
     static constexpr bool SMALL = TYPE != TENSOR_TYPE_Q8_0 && TOKENS <= 2;
     static constexpr uint32_t PAIRS = LARGE ? 7 : SMALL ? 6 : 4; /* 7: 15 warps, 128 registers */
     static constexpr uint32_t THREADS = PAIRS * 64 + 32;
-    static constexpr uint32_t BLOCKS = LARGE ? 1 : 2; /* on a multiprocessor */
-    static constexpr uint32_t RING = (LARGE ? 210 : 106) * 1024;
+    static constexpr uint32_t RING = (LARGE ? 210 : 150) * 1024;
     static constexpr uint32_t TILE = matmul_fast_tile_bytes((enum tensor_type)TYPE);
     static constexpr uint32_t COPIED = 2 * MATMUL_FAST_ATOM_SCALES + TOKENS * 128;
     static constexpr uint32_t BYTES = TILE + COPIED;
@@ -361,7 +359,7 @@ template <int TYPE, int TOKENS> struct shape {
 };
 
 template <int TYPE, int TOKENS>
-static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYPE, TOKENS>::BLOCKS)
+static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS)
     decode_kernel(const struct decode decode)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -404,12 +402,6 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS, shape<TYP
             bulk_copy_once(stages + step * shape::BYTES, weights.at, shape::TILE, filled + step * 8,
                            policy);
             walk_on(decode, &weights, shape::TILE);
-        }
-        struct weight_walk ahead = weights;
-
-        for (uint32_t step = STAGES; step < steps && step < STAGES + AHEAD; step++) {
-            bulk_prefetch(ahead.at, shape::TILE);
-            walk_on(decode, &ahead, shape::TILE);
         }
         asm volatile("griddepcontrol.wait;" ::: "memory");
         for (uint32_t step = 0; step < steps; step++) {

@@ -399,12 +399,6 @@ static __device__ __forceinline__ uint64_t read_once_policy(void)
     return policy;
 }
 
-/* Brings what a later bulk copy will read into the L2 cache. */
-static __device__ __forceinline__ void bulk_prefetch(const void *from, uint32_t bytes)
-{
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 /* Before a thread that has read (or written) shared memory lets bulk copies or wgmma at it. */
 static __device__ __forceinline__ void fence_async(void)
 {
