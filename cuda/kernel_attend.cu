@@ -388,7 +388,7 @@ static __device__ void load_and_score(const attend_part &p, const chunk_cut &cut
 
 /* Grid: (chunks, KV heads x parts, tokens). */
 __global__ void __launch_bounds__(THREADS, 2)
-    attend_chunk_kernel(const __grid_constant__ attend_part p,
+    attend_chunk_kernel(struct launch_stamp stamp, const __grid_constant__ attend_part p,
                         const __grid_constant__ chunk_cut cut)
 {
     extern __shared__ __align__(16) char shared[];
@@ -401,7 +401,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     float *query = (float *)shared;
     chunk_job job;
 
-    launch_begin();
+    launch_begin(stamp);
     job.token = p.first + blockIdx.z;
 
     const struct program_token *token = &a.tokens[job.token];
@@ -516,7 +516,8 @@ static __device__ void scale_chunks(const struct attend_chunk *parts, uint32_t c
 }
 
 /* Grid: (values / 32, heads, tokens). */
-__global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(const __grid_constant__ attend_part p)
+__global__ void __launch_bounds__(MERGE_THREADS)
+    merge_kernel(struct launch_stamp stamp, const __grid_constant__ attend_part p)
 {
     __shared__ float values[MERGE_CHUNKS][32];
     __shared__ float sums[MERGE_CHUNKS], total;
@@ -528,7 +529,7 @@ __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(const __grid_const
     merge_state state = {-INFINITY, false};
     float value = -0.0f;
 
-    launch_begin();
+    launch_begin(stamp);
 
     const uint32_t first = attend_first(&a.tokens[t], a.window) / CHUNK;
     const uint32_t chunks = a.tokens[t].position / CHUNK - first + 1;
@@ -565,14 +566,14 @@ __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(const __grid_const
 
 /* Up to 32 chunks, of a lane each: a warp a query head of a token, the block MERGE_THREADS / 32. */
 __global__ void __launch_bounds__(MERGE_THREADS)
-    merge_few_kernel(const __grid_constant__ attend_part p)
+    merge_few_kernel(struct launch_stamp stamp, const __grid_constant__ attend_part p)
 {
     const struct attend &a = p.attend;
     const uint32_t row = blockIdx.x * (MERGE_THREADS / 32) + threadIdx.x / 32;
     const uint32_t t = p.first + row / a.heads, h = row % a.heads, lane = threadIdx.x % 32;
     float before, so_far, sum = -0.0f;
 
-    launch_begin();
+    launch_begin(stamp);
     if (row >= p.count * a.heads)
         return;
 

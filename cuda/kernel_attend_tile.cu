@@ -593,7 +593,8 @@ static __device__ __forceinline__ void find_run(const struct attend &a, uint32_t
 /* Grid: (chunks, KV heads x parts, tiles of tokens). */
 template <int RT, int PT, int WR>
 __global__ void __launch_bounds__(THREADS, 1)
-    tile_kernel(const __grid_constant__ attend_part p, const __grid_constant__ tile_cut cut)
+    tile_kernel(struct launch_stamp stamp, const __grid_constant__ attend_part p,
+                const __grid_constant__ tile_cut cut)
 {
     extern __shared__ __align__(16) float shared[];
     const struct attend &a = p.attend;
@@ -604,7 +605,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     const uint32_t end = first + (left < cut.tokens ? left : cut.tokens);
     tile_job job;
 
-    launch_begin();
+    launch_begin(stamp);
     job.head = kv * group + of_group;
     job.heads = group - of_group < cut.heads ? group - of_group : cut.heads;
     job.kv = a.kv_first + kv;

@@ -19,12 +19,13 @@ __host__ __device__ static uint32_t stored_at_once(enum tensor_type type)
 }
 
 /* Grid: (tokens, width / stored_at_once() / THREADS). */
-__global__ void store_kernel(struct cuda_store store, const float *x, void *cache)
+__global__ void store_kernel(struct launch_stamp stamp, struct cuda_store store, const float *x,
+                             void *cache)
 {
     uint64_t at = ((uint64_t)blockIdx.y * THREADS + threadIdx.x) * stored_at_once(store.type);
     uint32_t t = blockIdx.x;
 
-    launch_begin();
+    launch_begin(stamp);
     if (at >= store.width)
         return;
 
@@ -56,9 +57,12 @@ int cuda_store(const struct cuda_store *store, const float *x, void *cache, cuda
 }
 
 /* Grid: (rows, heads); dim floats of shared memory. */
-__global__ void shift_kernel(struct cuda_shift shift, void *cache)
+__global__ void shift_kernel(struct launch_stamp stamp, struct cuda_shift shift, void *cache)
 {
     extern __shared__ float head[];
+
+    launch_begin(stamp);
+
     uint32_t moved = shift.shifts[blockIdx.x], pairs = shift.turned / 2;
     uint64_t at = blockIdx.x * shift.row + shift.first + (uint64_t)blockIdx.y * shift.dim;
 
@@ -92,6 +96,7 @@ int cuda_shift(const struct cuda_shift *shift, void *cache, cudaStream_t stream,
 
     dim3 grid((unsigned)shift->rows, shift->heads);
 
-    shift_kernel<<<grid, THREADS, shift->dim * sizeof(float), stream>>>(*shift, cache);
+    launch_overlapping(shift_kernel, grid, THREADS, shift->dim * sizeof(float), stream, *shift,
+                       cache);
     return cuda_launched("shift", err);
 }

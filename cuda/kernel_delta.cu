@@ -165,7 +165,7 @@ __device__ __forceinline__ float convolve_token(uint32_t taps, const float (&wei
 /* Grid: (channels / WARP, sequences). A lane has a channel, a warp a part of the tokens. */
 template <int TAPS, bool EXACT>
 __global__ void __launch_bounds__(CONVOLVE_WARPS *WARP)
-    convolve_kernel(const struct convolve c, float *x)
+    convolve_kernel(struct launch_stamp stamp, const struct convolve c, float *x)
 {
     __shared__ uint32_t lists[CONVOLVE_WARPS][2 * CONVOLVE_BATCH];
     __shared__ float inputs[CONVOLVE_WARPS][2 * CONVOLVE_BATCH][WARP];
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(CONVOLVE_WARPS *WARP)
                     state[first.undone * kept + (c.taps - 2 - (age - part.before)) * c.channels];
         }
     }
-    launch_begin();
+    launch_begin(stamp);
     if (part.all == 0)
         return;
     x += channel;
@@ -344,14 +344,14 @@ struct prepared {
 /* Grid: (tokens). */
 template <int DIM>
 __global__ void __launch_bounds__(PREPARE_THREADS)
-    prepare_kernel(const struct delta d, const struct cuda_delta_heads heads,
-                   const struct prepared prepared)
+    prepare_kernel(struct launch_stamp stamp, const struct delta d,
+                   const struct cuda_delta_heads heads, const struct prepared prepared)
 {
     const uint64_t t = blockIdx.x;
     const float *mix = d.mix + t * (2 * d.k_heads + d.v_heads) * DIM;
     float *units = prepared.units + t * 2 * d.k_heads * DIM;
 
-    launch_begin();
+    launch_begin(stamp);
     for (uint32_t i = threadIdx.x / WARP; i < 2 * d.k_heads; i += PREPARE_THREADS / WARP)
         unit<DIM>(mix + i * DIM, d.eps, i < d.k_heads ? arith_rsqrt((float)DIM) : 1.0f,
                   units + (i % d.k_heads * 2 + i / d.k_heads) * DIM);
@@ -588,8 +588,8 @@ __device__ __forceinline__ void store_rows(const struct rows<DIM, HEADS> &rows, 
  * most, and they fit two tiles. */
 template <int DIM, int HEADS, bool PREPARED>
 __global__ void __launch_bounds__(PREPARED ? THREADS + WARP : THREADS, 1)
-    delta_kernel(const struct delta d, const struct cuda_delta_heads heads,
-                 const struct prepared prepared, float *out)
+    delta_kernel(struct launch_stamp stamp, const struct delta d,
+                 const struct cuda_delta_heads heads, const struct prepared prepared, float *out)
 {
     using slots = slots<DIM, HEADS>;
     constexpr int EACH = DIM / LANES;
@@ -609,11 +609,11 @@ __global__ void __launch_bounds__(PREPARED ? THREADS + WARP : THREADS, 1)
     struct rows<DIM, HEADS> rows;
 
     if (left == 0) {
-        launch_begin();
+        launch_begin(stamp);
         return;
     }
     if (PREPARED && threadIdx.x >= THREADS) {
-        launch_begin();
+        launch_begin(stamp);
         bring_slots<DIM, HEADS>(d, prepared, block, left, list, ring);
         return;
     }
@@ -629,7 +629,7 @@ __global__ void __launch_bounds__(PREPARED ? THREADS + WARP : THREADS, 1)
                                : state[begin.undone * plane_size + h * stride + i * LANES];
     if (!PREPARED)
         find_tokens(d.tokens, d.token_count, sequence, FEW, &next, list);
-    launch_begin();
+    launch_begin(stamp);
     for (int h = 0; h < HEADS && left < d.planes; h++)
         age_planes(state + h * stride, d.planes, begin.undone, left, EACH, LANES, plane_size);
     if (!PREPARED)
@@ -700,7 +700,7 @@ static void launch_delta(const struct delta &delta, const struct cuda_delta_head
     /* Its blocks have a multiprocessor each, if they begin while none is busy: where they met
      * those of the kernel before, several went to the same one, which took 2.5 times as long. */
     delta_kernel<DIM, HEADS, true>
-        <<<grid, THREADS + WARP, 0, stream>>>(delta, heads, prepared, out);
+        <<<grid, THREADS + WARP, 0, stream>>>(launch_take_stamp(), delta, heads, prepared, out);
 }
 
 /* With many tokens heads of one k head share a block, as far as their rows fit the registers: so

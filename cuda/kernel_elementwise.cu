@@ -18,9 +18,10 @@ static unsigned blocks_for(uint64_t n)
     return (unsigned)(blocks < blocks_max ? blocks : blocks_max);
 }
 
-template <typename F> __global__ void __launch_bounds__(THREADS) each_kernel(uint64_t n, F f)
+template <typename F>
+__global__ void __launch_bounds__(THREADS) each_kernel(struct launch_stamp stamp, uint64_t n, F f)
 {
-    launch_begin();
+    launch_begin(stamp);
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
          i += (uint64_t)gridDim.x * THREADS)
         f(i);
@@ -38,11 +39,11 @@ static int each(const char *name, uint64_t n, cudaStream_t stream, struct error 
 /* Grid: (columns / THREADS, rows): values as a product reads them. */
 template <typename F>
 __global__ void __launch_bounds__(THREADS)
-    quantised_kernel(uint32_t columns, struct activations to, F f)
+    quantised_kernel(struct launch_stamp stamp, uint32_t columns, struct activations to, F f)
 {
     const uint32_t column = blockIdx.x * THREADS + threadIdx.x;
 
-    launch_begin();
+    launch_begin(stamp);
     if (column < columns)
         activations_store(to, blockIdx.y, column, f.value((uint64_t)blockIdx.y * columns + column));
 }
@@ -209,13 +210,13 @@ int cuda_split_gate(const float *x, uint64_t heads, uint64_t n, float *query, fl
 }
 
 /* Grid: (tokens). A block counts the outputs before its token. */
-__global__ void select_kernel(const float *x, const struct program_token *tokens, uint64_t n,
-                              float *y)
+__global__ void select_kernel(struct launch_stamp stamp, const float *x,
+                              const struct program_token *tokens, uint64_t n, float *y)
 {
     uint32_t t = blockIdx.x;
     uint64_t row = 0;
 
-    launch_begin();
+    launch_begin(stamp);
     if (tokens[t].output == 0)
         return;
     for (uint32_t i = 0; i < t; i++)

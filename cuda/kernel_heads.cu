@@ -82,7 +82,8 @@ static __device__ void store(const struct cuda_heads &heads, const struct cuda_h
 }
 
 /* Grid: (rows / WARPS): of each token its query heads, then K, then V. */
-__global__ void __launch_bounds__(WARPS * 32) heads_kernel(struct cuda_heads heads)
+__global__ void __launch_bounds__(WARPS * 32)
+    heads_kernel(struct launch_stamp stamp, struct cuda_heads heads)
 {
     __shared__ __align__(16) float shared[WARPS][CUDA_HEADS_DIM_MAX];
     const uint32_t each = heads.query.heads + heads.key.heads + heads.value.heads;
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(WARPS * 32) heads_kernel(struct cuda_heads hea
     launch_next();
     if (token < heads.token_count && !is_value)
         find_angles(heads, token, &angles);
-    launch_wait();
+    launch_wait(stamp);
     if (token >= heads.token_count)
         return;
 

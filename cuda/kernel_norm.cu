@@ -44,7 +44,8 @@ static __device__ __forceinline__ void load_weights(const float *weight, uint32_
 /* Grid: (rows). EACH: values of a thread, n / blockDim.x or more. Few registers: a block finds room
  * beside one of a product. */
 template <int EACH>
-__global__ void __launch_bounds__(THREADS_MAX) rms_norm_kernel(struct cuda_norm norm)
+__global__ void __launch_bounds__(THREADS_MAX)
+    rms_norm_kernel(struct launch_stamp stamp, struct cuda_norm norm)
 {
     extern __shared__ __align__(16) float values[]; /* (n), then weights (n) */
     __shared__ float lanes[ARITH_LANES];
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(THREADS_MAX) rms_norm_kernel(struct cuda_norm 
 
     if (norm.weight != nullptr)
         load_weights(norm.weight, n, values + (n + 3) / 4 * 4);
-    launch_begin();
+    launch_begin(stamp);
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         const uint32_t i = threadIdx.x + e * threads;

@@ -44,13 +44,14 @@ template <int EACH> static __device__ __forceinline__ float sum_squares(const fl
 
 /* Grid: (rows / ROWS). EACH: values of a thread, n / WARP or more, a power of two. */
 template <int EACH>
-static __global__ void __launch_bounds__(ROWS *WARP) norm_gate_kernel(const struct norm_gate norm)
+static __global__ void __launch_bounds__(ROWS *WARP)
+    norm_gate_kernel(struct launch_stamp stamp, const struct norm_gate norm)
 {
     const uint64_t row = (uint64_t)blockIdx.x * ROWS + threadIdx.x / WARP;
     const uint32_t lane = threadIdx.x % WARP;
     float x[EACH], gate[EACH];
 
-    launch_begin();
+    launch_begin(stamp);
     if (row >= norm.rows)
         return;
 #pragma unroll

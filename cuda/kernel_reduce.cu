@@ -7,9 +7,10 @@ enum { THREADS = 256 };
 
 static const uint64_t blocks_max = 1024;
 
-__global__ void __launch_bounds__(THREADS) sum_parts_kernel(cuda_members members, uint64_t n)
+__global__ void __launch_bounds__(THREADS)
+    sum_parts_kernel(struct launch_stamp stamp, cuda_members members, uint64_t n)
 {
-    launch_begin();
+    launch_begin(stamp);
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < n;
          i += (uint64_t)gridDim.x * THREADS) {
         uint64_t sum = 0;

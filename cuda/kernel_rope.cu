@@ -5,11 +5,11 @@
 #include "cuda/launch.cuh"
 
 /* Grid: (tokens); a thread a pair, in turns. */
-__global__ void rope_kernel(struct rope rope, float *x)
+__global__ void rope_kernel(struct launch_stamp stamp, struct rope rope, float *x)
 {
     uint32_t t = blockIdx.x, pairs = rope.turned / 2;
 
-    launch_begin();
+    launch_begin(stamp);
     for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x) {
         float *head = x + (uint64_t)t * rope.heads * rope.dim;
         uint32_t first, second;

@@ -28,7 +28,7 @@ __device__ static void choose(float *probabilities, const struct cuda_route &r, 
 
 /* Grid: (tokens); `experts` floats of shared memory. */
 __global__ void __launch_bounds__(THREADS)
-    route_kernel(struct cuda_route r, struct program_route *out)
+    route_kernel(struct launch_stamp stamp, struct cuda_route r, struct program_route *out)
 {
     extern __shared__ float probabilities[];
     __shared__ float maximum;
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(THREADS)
     struct program_route *chosen = out + (uint64_t)blockIdx.x * r.used;
     float sum = 0.0f;
 
-    launch_begin();
+    launch_begin(stamp);
     if (threadIdx.x == 0) {
         float largest = logits[0];
 

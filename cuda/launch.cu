@@ -18,3 +18,18 @@ bool launch_is_hopper(void)
         known[gpu] = attributes.ptxVersion >= 90 ? 1 : -1;
     return known[gpu] > 0;
 }
+
+static thread_local struct launch_stamp next_stamp;
+
+void launch_set_stamp(struct launch_stamp stamp)
+{
+    next_stamp = stamp;
+}
+
+struct launch_stamp launch_take_stamp(void)
+{
+    struct launch_stamp stamp = next_stamp;
+
+    next_stamp = {};
+    return stamp;
+}

@@ -9,6 +9,19 @@
 #define CUDA_LAUNCH_CUH
 
 #include <cuda_runtime.h>
+#include <stdint.h>
+
+/* Where a kernel leaves the time, in ns of its GPU's clock, at which the kernels before it had
+ * completed; `at` NULL: nowhere. */
+struct launch_stamp {
+    uint64_t *at; /* the GPU's memory */
+};
+
+/** The next launch of this thread gets `stamp`. */
+void launch_set_stamp(struct launch_stamp stamp);
+
+/** What it gets, for a launch that is not made below; it is taken once. */
+struct launch_stamp launch_take_stamp(void);
 
 /** Lets the kernel behind start. */
 static __device__ __forceinline__ void launch_next(void)
@@ -19,17 +32,24 @@ static __device__ __forceinline__ void launch_next(void)
 }
 
 /** Waits until the kernels before have completed. */
-static __device__ __forceinline__ void launch_wait(void)
+static __device__ __forceinline__ void launch_wait(struct launch_stamp stamp)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+    if (stamp.at != nullptr && (threadIdx.x | blockIdx.x | blockIdx.y | blockIdx.z) == 0)
+        asm volatile("{\n"
+                     ".reg .u64 time;\n"
+                     "mov.u64 time, %%globaltimer;\n"
+                     "st.global.u64 [%0], time;\n"
+                     "}\n" ::"l"(stamp.at)
+                     : "memory");
 }
 
-static __device__ __forceinline__ void launch_begin(void)
+static __device__ __forceinline__ void launch_begin(struct launch_stamp stamp)
 {
     launch_next();
-    launch_wait();
+    launch_wait(stamp);
 }
 
 /** Whether the current GPU runs the code that was compiled for Hopper. Cards after it run what was
@@ -38,8 +58,9 @@ bool launch_is_hopper(void);
 
 /** Launches `kernel`; cuda_launched() has the status. */
 template <typename... Parameters, typename... Arguments>
-static void launch_overlapping(void (*kernel)(Parameters...), dim3 grid, unsigned threads,
-                               size_t shared_bytes, cudaStream_t stream, Arguments... arguments)
+static void launch_overlapping(void (*kernel)(struct launch_stamp, Parameters...), dim3 grid,
+                               unsigned threads, size_t shared_bytes, cudaStream_t stream,
+                               Arguments... arguments)
 {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attribute = {};
@@ -52,7 +73,7 @@ static void launch_overlapping(void (*kernel)(Parameters...), dim3 grid, unsigne
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = launch_is_hopper() ? 1 : 0;
-    cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+    cudaLaunchKernelEx(&config, kernel, launch_take_stamp(), Parameters(arguments)...);
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "cuda/matmul_private.h"
 
 #include "cuda/cuda_check.h"
+#include "cuda/launch.cuh"
 #include "cuda/matmul_fast.h"
 
 extern "C" {
@@ -15,7 +16,8 @@ enum { QUANTISE_THREADS = 128, EXPERTS_MAX = 1024 };
 /* ---- activations ---- */
 
 /* A thread quantises a block of 32: (blocks). */
-__global__ void quantise(const float *x, uint64_t blocks, int8_t *q, float *scales, int *sums)
+__global__ void quantise(struct launch_stamp stamp, const float *x, uint64_t blocks, int8_t *q,
+                         float *scales, int *sums)
 {
     uint64_t block = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     float values[ARITH_BLOCK];
@@ -23,6 +25,7 @@ __global__ void quantise(const float *x, uint64_t blocks, int8_t *q, float *scal
     float scale;
     int32_t sum;
 
+    launch_begin(stamp);
     if (block >= blocks)
         return;
     for (int i = 0; i < ARITH_BLOCK; i++)
@@ -40,11 +43,12 @@ __global__ void quantise(const float *x, uint64_t blocks, int8_t *q, float *scal
 /* ---- experts ---- */
 
 /* Sorts the rows of a result by expert, and cuts each expert's into tiles: one block. */
-__global__ void plan_tiles(const struct program_route *routes, uint32_t count, uint32_t experts,
-                           struct matmul_tiles tiles)
+__global__ void plan_tiles(struct launch_stamp stamp, const struct program_route *routes,
+                           uint32_t count, uint32_t experts, struct matmul_tiles tiles)
 {
     __shared__ uint32_t counts[EXPERTS_MAX], next[EXPERTS_MAX];
 
+    launch_begin(stamp);
     for (uint32_t e = threadIdx.x; e < experts; e += blockDim.x)
         counts[e] = 0;
     __syncthreads();
@@ -264,16 +268,18 @@ int cuda_matmul(const struct cuda_product *product, void *scratch, cudaStream_t 
     if (arith_type_is_quantised(weight->type)) {
         uint64_t blocks = product->tokens / product->x_divide * weight->columns / ARITH_BLOCK;
 
-        quantise<<<(unsigned)((blocks + QUANTISE_THREADS - 1) / QUANTISE_THREADS), QUANTISE_THREADS,
-                   0, stream>>>(product->x, blocks, inputs.q, inputs.scales, inputs.block_sums);
+        dim3 grid((unsigned)((blocks + QUANTISE_THREADS - 1) / QUANTISE_THREADS));
+
+        launch_overlapping(quantise, grid, QUANTISE_THREADS, 0, stream, product->x, blocks,
+                           inputs.q, inputs.scales, inputs.block_sums);
         if (cuda_launched("quantise", err) != 0)
             return -1;
     }
     if (!uses_tiles(product))
         return matmul_vector(product, &inputs, stream, err);
     if (product->routes != nullptr) {
-        plan_tiles<<<1, 256, 0, stream>>>(product->routes, product->tokens, weight->experts,
-                                          inputs.tiles);
+        launch_overlapping(plan_tiles, dim3(1), 256, 0, stream, product->routes, product->tokens,
+                           weight->experts, inputs.tiles);
         if (cuda_launched("plan_tiles", err) != 0)
             return -1;
     }

@@ -360,7 +360,7 @@ template <int TYPE, int TOKENS> struct shape {
 
 template <int TYPE, int TOKENS>
 static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS)
-    decode_kernel(const struct decode decode)
+    decode_kernel(struct launch_stamp stamp, const struct decode decode)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     using shape = shape<TYPE, TOKENS>;
@@ -379,7 +379,7 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS)
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
-    asm volatile("griddepcontrol.launch_dependents;");
+    launch_next();
 
     if (threadIdx.x >= PAIRS * 64 + PAIRS)
         return;
@@ -403,7 +403,7 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS)
                            policy);
             walk_on(decode, &weights, shape::TILE);
         }
-        asm volatile("griddepcontrol.wait;" ::: "memory");
+        launch_wait(stamp);
         for (uint32_t step = 0; step < steps; step++) {
             const uint32_t stage = stages + s * shape::BYTES;
 
@@ -441,7 +441,7 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS)
     float token_scales[TOKENS];
 
     /* Outputs and the workspace are free once the kernel before has completed. */
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    launch_wait(stamp);
     load_token_scales<TOKENS>(decode, token_scales);
     for (uint32_t k = 0; k < pair_count; k++) {
         float acc[TOKENS] = {};
@@ -484,7 +484,7 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS)
 
 template <int TYPE, int TOKENS>
 static __global__ void __launch_bounds__(PORTABLE_PAIRS * 64)
-    portable_kernel(const struct decode decode)
+    portable_kernel(struct launch_stamp stamp, const struct decode decode)
 {
     constexpr uint32_t TILE = matmul_fast_tile_bytes((enum tensor_type)TYPE);
     __shared__ uint32_t last[PORTABLE_PAIRS];
@@ -501,6 +501,7 @@ static __global__ void __launch_bounds__(PORTABLE_PAIRS * 64)
     int64_t total[TOKENS] = {};
     float token_scales[TOKENS];
 
+    launch_begin(stamp);
     load_token_scales<TOKENS>(decode, token_scales);
     for (uint32_t k = 0; k < pair_count; k++) {
         float acc[TOKENS] = {};
@@ -546,7 +547,7 @@ static cudaError_t launch(struct decode *decode, int sms, unsigned flags, cudaSt
         config.gridDim = dim3(units < room ? units : room);
         config.blockDim = dim3(PORTABLE_PAIRS * 64);
         config.stream = stream;
-        return cudaLaunchKernelEx(&config, portable_kernel<TYPE, TOKENS>,
+        return cudaLaunchKernelEx(&config, portable_kernel<TYPE, TOKENS>, launch_take_stamp(),
                                   (const struct decode) * decode);
     }
     if (device >= 64 || !ready[device]) {
@@ -565,7 +566,8 @@ static cudaError_t launch(struct decode *decode, int sms, unsigned flags, cudaSt
     attribute.val.programmaticStreamSerializationAllowed = 1;
     config.attrs = &attribute;
     config.numAttrs = flags & MATMUL_FAST_OVERLAP ? 1 : 0;
-    return cudaLaunchKernelEx(&config, decode_kernel<TYPE, TOKENS>, (const struct decode) * decode);
+    return cudaLaunchKernelEx(&config, decode_kernel<TYPE, TOKENS>, launch_take_stamp(),
+                              (const struct decode) * decode);
 }
 
 template <int TYPE>

@@ -160,8 +160,9 @@ cudaError_t matmul_fast_pack(const struct matmul_fast *matmul, const void *sourc
 
 /* 8 lanes quantise a block, 4 values each: arith_quantise_block(). blockIdx.y: a token. */
 static __global__ void __launch_bounds__(THREADS)
-    quantise_kernel(const float *x, uint64_t x_stride, uint32_t tokens, uint32_t atoms,
-                    uint32_t windows, uint32_t segment_windows, uint64_t count, uint8_t *out)
+    quantise_kernel(struct launch_stamp stamp, const float *x, uint64_t x_stride, uint32_t tokens,
+                    uint32_t atoms, uint32_t windows, uint32_t segment_windows, uint64_t count,
+                    uint8_t *out)
 {
     const uint32_t block = (blockIdx.x * THREADS + threadIdx.x) / 8, lane = threadIdx.x % 8;
     const uint32_t token = blockIdx.y, window = block / 4, b = block % 4;
@@ -169,7 +170,7 @@ static __global__ void __launch_bounds__(THREADS)
     float4 value = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     uint32_t largest_bits = 0;
 
-    launch_begin();
+    launch_begin(stamp);
     if (window < windows && token < tokens && column < count)
         value = *(const float4 *)(x + token * x_stride + window / segment_windows * count + column);
 
@@ -231,8 +232,8 @@ cudaError_t matmul_fast_quantise(const struct matmul_fast *matmul, const float *
                            padded / 8, windows, matmul_fast_segment_windows(matmul), matmul->count,
                            (uint8_t *)activations);
     else
-        quantise_kernel<<<grid, THREADS, 0, stream>>>(x, x_stride, tokens, padded / 8, windows,
-                                                      matmul_fast_segment_windows(matmul),
-                                                      matmul->count, (uint8_t *)activations);
+        quantise_kernel<<<grid, THREADS, 0, stream>>>(
+            launch_take_stamp(), x, x_stride, tokens, padded / 8, windows,
+            matmul_fast_segment_windows(matmul), matmul->count, (uint8_t *)activations);
     return cudaGetLastError();
 }

@@ -11,6 +11,7 @@
  *
  * A group's partial sum is converted to an integer while the first block of the next group is
  * scaled: the conversion takes one instruction, of a unit that nothing else uses. */
+#include "cuda/launch.cuh"
 #include "cuda/matmul_fast.h"
 
 #include "ref/arith.h"
@@ -648,7 +649,7 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
 
 template <int TYPE, int TOKENS, int WINDOWS>
 static __global__ void __launch_bounds__(THREADS, 1)
-    wgmma_kernel(const __grid_constant__ struct prefill prefill)
+    wgmma_kernel(struct launch_stamp stamp, const __grid_constant__ struct prefill prefill)
 {
 #if USE_WGMMA
     extern __shared__ __align__(1024) uint8_t ring[];
@@ -675,8 +676,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
                 *(uint4 *)(ring + s * stage<TYPE, TOKENS>::BYTES + i * 16) = make_uint4(0, 0, 0, 0);
     fence_async();
     __syncthreads();
-    asm volatile("griddepcontrol.launch_dependents;");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+    launch_next();
+    launch_wait(stamp);
 
     if (threadIdx.x >= CONSUMERS * 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
@@ -722,7 +723,7 @@ static __device__ __forceinline__ void mma_16(int32_t (&d)[4], uint32_t a0, uint
 
 template <int TYPE>
 static __global__ void __launch_bounds__(PORTABLE_THREADS, 2)
-    portable_kernel(const struct prefill prefill)
+    portable_kernel(struct launch_stamp stamp, const struct prefill prefill)
 {
     constexpr int TOKENS = TOKENS_MAX;
     constexpr uint32_t TILE = matmul_fast_tile_bytes((enum tensor_type)TYPE);
@@ -738,6 +739,7 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS, 2)
     struct piece piece;
     outputs<TOKENS> out;
 
+    launch_begin(stamp);
     while (walk_next(prefill, &walk, &piece)) {
         const uint32_t row_tile = piece.tile / prefill.token_tiles * CONSUMERS;
         const uint32_t first_token = piece.tile % prefill.token_tiles * TOKENS;
@@ -839,7 +841,8 @@ static cudaError_t launch(const void *kernel, const struct prefill *prefill, uin
 {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attribute = {};
-    void *arguments[] = {(void *)prefill};
+    struct launch_stamp stamp = launch_take_stamp();
+    void *arguments[] = {&stamp, (void *)prefill};
 
     config.gridDim = dim3(grid);
     config.blockDim = dim3(threads);

@@ -1,6 +1,7 @@
 /* Matrix-matrix products by tiles of 64 rows and 64 tokens: 256 threads, each with 4 x 4 outputs
  * whose groups it computes one after the other. */
 #include "cuda/cuda_check.h"
+#include "cuda/launch.cuh"
 #include "cuda/matmul_block.cuh"
 #include "cuda/matmul_private.h"
 
@@ -202,13 +203,15 @@ __device__ __forceinline__ void multiply_float(const tile_part &p, const tile_pl
 }
 
 /* Grid: (rows / TILE, tiles of tokens). */
-template <int TYPE> __global__ void __launch_bounds__(THREADS) tile_kernel(tile_part p)
+template <int TYPE>
+__global__ void __launch_bounds__(THREADS) tile_kernel(struct launch_stamp stamp, tile_part p)
 {
     uint64_t row0 = (uint64_t)blockIdx.x * TILE;
     uint32_t ty = threadIdx.x / 16, tx = threadIdx.x % 16;
     tile_place place;
     outputs o;
 
+    launch_begin(stamp);
     if (!find_tile(p, &place))
         return;
     for (int j = 0; j < EACH; j++) {
@@ -265,6 +268,7 @@ int matmul_tiles_run(const struct cuda_product *product, const struct matmul_inp
 
     dim3 grid((unsigned)((p.rows + TILE - 1) / TILE), matmul_tile_count(product));
 
-    FOR_WEIGHT_TYPE(weight->type, (tile_kernel<TYPE><<<grid, THREADS, 0, stream>>>(p)));
+    FOR_WEIGHT_TYPE(weight->type,
+                    (launch_overlapping(tile_kernel<TYPE>, grid, THREADS, 0, stream, p)));
     return cuda_launched("matmul_tiles", err);
 }

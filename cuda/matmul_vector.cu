@@ -1,6 +1,7 @@
 /* Matrix-vector products of up to 8 tokens: a few lanes of a warp share a row, each takes every
  * so many-th group of it. Sums of lanes meet by arith_fixed_add(), so a flag stays. */
 #include "cuda/cuda_check.h"
+#include "cuda/launch.cuh"
 #include "cuda/matmul_block.cuh"
 #include "cuda/matmul_private.h"
 
@@ -55,7 +56,8 @@ __device__ __forceinline__ void add_group(const vector_part &p, const uint8_t *r
 
 /* Grid: (rows / (WARPS x 32 / lanes), tokens / TOKENS). `lanes` is a power of 2 up to 32. */
 template <int TYPE, int TOKENS>
-__global__ void __launch_bounds__(WARPS * 32) vector_kernel(vector_part p, uint32_t lanes)
+__global__ void __launch_bounds__(WARPS * 32)
+    vector_kernel(struct launch_stamp stamp, vector_part p, uint32_t lanes)
 {
     uint32_t lane = threadIdx.x % lanes;
     uint64_t row = (uint64_t)blockIdx.x * (blockDim.x / lanes) + threadIdx.x / lanes;
@@ -65,6 +67,7 @@ __global__ void __launch_bounds__(WARPS * 32) vector_kernel(vector_part p, uint3
     float weight = 1.0f;
     int64_t sums[TOKENS];
 
+    launch_begin(stamp);
     if (p.routes != nullptr) {
         bytes += p.routes[token].expert * p.matrix_bytes;
         weight = p.routes[token].weight;
@@ -133,14 +136,14 @@ int matmul_vector(const struct cuda_product *product, const struct matmul_inputs
     dim3 grid((unsigned)((p.rows + rows - 1) / rows), (product->tokens + each - 1) / each);
 
     if (each == 1) {
-        FOR_WEIGHT_TYPE(weight->type,
-                        (vector_kernel<TYPE, 1><<<grid, WARPS * 32, 0, stream>>>(p, lanes)));
+        FOR_WEIGHT_TYPE(weight->type, (launch_overlapping(vector_kernel<TYPE, 1>, grid, WARPS * 32,
+                                                          0, stream, p, lanes)));
     } else if (each == 4) {
-        FOR_WEIGHT_TYPE(weight->type,
-                        (vector_kernel<TYPE, 4><<<grid, WARPS * 32, 0, stream>>>(p, lanes)));
+        FOR_WEIGHT_TYPE(weight->type, (launch_overlapping(vector_kernel<TYPE, 4>, grid, WARPS * 32,
+                                                          0, stream, p, lanes)));
     } else {
-        FOR_WEIGHT_TYPE(weight->type,
-                        (vector_kernel<TYPE, 8><<<grid, WARPS * 32, 0, stream>>>(p, lanes)));
+        FOR_WEIGHT_TYPE(weight->type, (launch_overlapping(vector_kernel<TYPE, 8>, grid, WARPS * 32,
+                                                          0, stream, p, lanes)));
     }
     return cuda_launched("matmul_vector", err);
 }

@@ -42,13 +42,14 @@ static __device__ __forceinline__ uint32_t observe(const uint32_t *flag)
 
 /* Grid: (values / (THREADS x EACH)), the same on all GPUs. */
 static __global__ void __launch_bounds__(THREADS)
-    peer_sum_kernel(struct meeting_point point, struct cuda_members members, uint32_t n)
+    peer_sum_kernel(struct launch_stamp stamp, struct meeting_point point,
+                    struct cuda_members members, uint32_t n)
 {
     const uint32_t b = blockIdx.x, own = point.own;
     struct inbox *here = point.inboxes[own];
     uint64_t sums[EACH];
 
-    launch_begin();
+    launch_begin(stamp);
 
     const uint32_t round = here->round[b] + 1;
 
