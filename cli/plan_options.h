@@ -10,8 +10,8 @@
  * help. The order is that of the sweep, outermost first, as in llama-bench. */
 #define PLAN_OPTIONS(OPTION)                                                                       \
     OPTION(MODEL, "m", "model", NULL, true, "FILE.gguf|NAME:QUANT", "model")                       \
-    OPTION(ENGINE, "engine", "engine", "llama.cpp-fork", true, "llama.cpp|llama.cpp-fork",         \
-           "whose schedule: the fork has -as, -kvgl, -kvcp and -rso")                              \
+    OPTION(ENGINE, "engine", "engine", "llama.cpp-fork", true, "llama.cpp|llama.cpp-fork|lopside", \
+           "whose schedule: all but llama.cpp have -as, -kvgl, -kvcp and -rso")                    \
     OPTION(N_GPU_LAYERS, "ngl", "n-gpu-layers", "-1", true, "N", "layers on devices; -1: all")     \
     OPTION(N_CPU_MOE, "ncmoe", "n-cpu-moe", "0", true, "N",                                        \
            "first layers whose experts stay on the host")                                          \

@@ -87,14 +87,14 @@ static int read_switch(const char *flag, const char *text, bool *value, struct e
 static int read_words(const struct plan_options *options, size_t index, struct plan *plan,
                       struct error *err)
 {
-    static const char *const engines[] = {"llama.cpp", "llama.cpp-fork"};
+    static const char *const engines[] = {"llama.cpp", "llama.cpp-fork", "lopside"};
     static const char *const splits[] = {"none", "layer", "tensor"};
     static const char *const policies[] = {"layer-order", "round-robin", "slowest-first"};
     static const char *const attentions[] = {"0", "1", "off", "on", "auto", "-1"};
     static const char *const all_reduces[] = {"plain", "skipped", "chunked", "overlapped"};
     size_t engine, split, policy, attention, all_reduce;
 
-    if (read_word("engine", plan_options_value(options, index, PLAN_OPTION_ENGINE), engines, 2,
+    if (read_word("engine", plan_options_value(options, index, PLAN_OPTION_ENGINE), engines, 3,
                   &engine, err) != 0 ||
         read_word("sm", plan_options_value(options, index, PLAN_OPTION_SPLIT), splits, 3, &split,
                   err) != 0 ||

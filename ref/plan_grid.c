@@ -106,6 +106,8 @@ static void describe(struct plan_grid_entry *entry)
 {
     const struct plan *plan = &entry->plan;
 
+    if (plan->schedule != PLAN_SCHEDULE_LLAMA_CPP_FORK)
+        add_text(entry, "--engine %s ", plan_schedule_name(plan->schedule));
     add_text(entry, "-sm %s", plan_split_name(plan->split));
     add_ratio(entry, " -ts ", plan->tensor_split, plan->tensor_split_count);
     add_ratio(entry, " -as ", plan->attn_split, plan->attn_split_count);
@@ -197,6 +199,14 @@ static void take_turns(struct plan_grid_entry *entry, size_t turn, const struct 
             turn % 2 == 0 && model->n_layer_nextn > 0 ? GENERATE_NEXTN : GENERATE_GIVEN;
 }
 
+/* Seven plans with the fork's schedule, seven with our own, and so on: seven shares no factor with
+ * an axis of the grid nor with the number of orders, so each of their values, and each pair of
+ * them, comes with both. The first plan, which the others are held against, has the fork's. */
+static enum plan_schedule schedule_of(size_t index)
+{
+    return index / 7 % 2 == 0 ? PLAN_SCHEDULE_LLAMA_CPP_FORK : PLAN_SCHEDULE_LOPSIDE;
+}
+
 void plan_grid_entry(size_t index, const struct model *model, const struct plan *base,
                      struct plan_grid_entry *entry)
 {
@@ -205,7 +215,7 @@ void plan_grid_entry(size_t index, const struct model *model, const struct plan 
 
     memset(entry, 0, sizeof *entry);
     entry->plan = *base;
-    entry->plan.schedule = PLAN_SCHEDULE_LLAMA_CPP_FORK;
+    entry->plan.schedule = schedule_of(index);
     entry->devices = (uint32_t)(index / (PLACES * SHARE_COUNT * SPLITS)) + 1;
     entry->plan.split = split == 1            ? PLAN_SPLIT_TENSOR
                         : entry->devices == 1 ? PLAN_SPLIT_NONE

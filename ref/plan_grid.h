@@ -1,5 +1,6 @@
 /* A grid of plans that must all give the same output: every device count, split, ratio and
- * place of the cache, with the other choices of a plan taken in turn. */
+ * place of the cache, with the other choices of a plan, and the fork's schedule or our own,
+ * taken in turn. */
 #ifndef REF_PLAN_GRID_H
 #define REF_PLAN_GRID_H
 
@@ -15,7 +16,7 @@ struct plan_grid_entry {
     bool shuffled; /* tasks in a random order that the program's edges allow */
     enum generate_drafter drafter;
     uint32_t resident[PLAN_GRID_LAYERS_MAX]; /* which the plan's kv_resident points to */
-    char text[240];                          /* the flags of `lopside run` that give it */
+    char text[260];                          /* the flags of `lopside run` that give it */
 };
 
 /** From one plan to the next when few are to see all values of every axis: it shares no factor

@@ -77,6 +77,12 @@ static uint32_t devices_of(const struct machine *machine, const struct plan *pla
     return plan->split == PLAN_SPLIT_NONE ? 1 : machine->device_count;
 }
 
+/* Our own runtime has neither llama.cpp's two kinds of attention nor its defects. */
+static bool is_own(const struct plan *plan)
+{
+    return plan->schedule == PLAN_SCHEDULE_LOPSIDE;
+}
+
 /* llama.cpp copies a host cache whole to each device; the fork cuts it by head. */
 static bool mirrors_host_cache(const struct plan *plan)
 {
@@ -112,13 +118,13 @@ static uint32_t check_tensor_split(const struct model *model, const struct plan 
 
     if (!plan_can_split_tensors(model->arch))
         return 1u << FEASIBILITY_TENSOR_ARCHITECTURE;
-    if (plan->flash_attn == PLAN_OFF)
-        rules |= 1u << FEASIBILITY_TENSOR_FLASH_ATTENTION;
-    if (plan->backend_sampling)
-        rules |= 1u << FEASIBILITY_TENSOR_SAMPLING;
     if (plan->all_reduce == PLAN_ALL_REDUCE_SKIPPED && device_count > 1)
         rules |= 1u << FEASIBILITY_SKIPPED_ALL_REDUCE;
-    if (plan->all_reduce >= PLAN_ALL_REDUCE_CHUNKED && device_count > 1)
+    if (plan->flash_attn == PLAN_OFF && !is_own(plan))
+        rules |= 1u << FEASIBILITY_TENSOR_FLASH_ATTENTION;
+    if (plan->backend_sampling && !is_own(plan))
+        rules |= 1u << FEASIBILITY_TENSOR_SAMPLING;
+    if (plan->all_reduce >= PLAN_ALL_REDUCE_CHUNKED && device_count > 1 && !is_own(plan))
         rules |= 1u << FEASIBILITY_CHUNKED_ALL_REDUCE;
     for (uint32_t i = 0; i < model->n_layer && device_count > 1; i++) {
         if (model->layers[i].mixer == MODEL_MIXER_GATED_DELTA_NET && mirrors_host_cache(plan))
@@ -185,7 +191,7 @@ uint32_t feasibility_check(const struct model *model, const struct machine *mach
 
     if (plan->split == PLAN_SPLIT_TENSOR)
         rules |= check_tensor_split(model, plan, device_count);
-    if (plan->flash_attn == PLAN_OFF && tensor_type_info(plan->type_v)->quantised)
+    if (plan->flash_attn == PLAN_OFF && tensor_type_info(plan->type_v)->quantised && !is_own(plan))
         rules |= 1u << FEASIBILITY_QUANTISED_V;
     if (!fork || !leaves_layers_on_host(model, plan, (1u << device_count) - 1, &some_on_devices))
         return rules;

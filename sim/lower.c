@@ -33,6 +33,16 @@ static int grow(struct lowering *lowering)
     return 0;
 }
 
+/* Our runtime replays everything between two places where the host acts as one graph, whatever
+ * devices it is on: sums over devices, waits and copies between devices do not end it. */
+static bool is_replayed(const struct program_task *task)
+{
+    enum task_class class = program_task_class(task->kind);
+
+    return class == TASK_CLASS_KERNEL || class == TASK_CLASS_COLLECTIVE ||
+           task->kind == TASK_WAIT || task->kind == TASK_PEER;
+}
+
 uint32_t lower_add(struct lowering *lowering, struct program_task task)
 {
     struct program *program = lowering->program;
@@ -41,6 +51,8 @@ uint32_t lower_add(struct lowering *lowering, struct program_task task)
         lowering->failed = true;
         return 0;
     }
+    if (lowering->own && !is_replayed(&task))
+        lowering->open = 0;
     task.dependency_first = (uint32_t)program->dependency_count;
     task.op_first = (uint32_t)lowering->op_pending;
     task.op_count = (uint32_t)(program->op_count - lowering->op_pending);
@@ -71,8 +83,7 @@ void lower_kernel(struct lowering *lowering, uint32_t d, int layer, struct progr
     if (lowering->direct)
         task.launches = task.kernels;
     else
-        task.launches = (lowering->open >> d & 1) == 0;
-    lowering->open |= 1u << d;
+        task.launches = lower_launch(lowering, d);
     lowering->last_kernel[d] = lower_add(lowering, task);
 }
 
@@ -88,7 +99,26 @@ uint32_t lower_streams(const struct lowering *lowering)
 
 void lower_break(struct lowering *lowering, uint32_t d)
 {
-    lowering->open &= ~(1u << d);
+    if (!lowering->own) /* whose parts lower_add() ends */
+        lowering->open &= ~(1u << d);
+}
+
+uint32_t lower_launch(struct lowering *lowering, uint32_t d)
+{
+    uint32_t launches = (lowering->open >> d & 1) == 0;
+
+    lowering->open |= lowering->own ? UINT32_MAX : 1u << d;
+    return launches;
+}
+
+void lower_wait(struct lowering *lowering, uint32_t d, int layer, uint32_t on)
+{
+    lower_add(lowering, (struct program_task){.kind = TASK_WAIT,
+                                              .device = (int16_t)d,
+                                              .layer = layer,
+                                              .tensor = -1,
+                                              .queues = UINT64_C(1) << program_queue_compute(d)});
+    lower_depend(lowering, on);
 }
 
 uint32_t lower_host(struct lowering *lowering, enum task_kind kind, int layer, double bytes,
@@ -104,8 +134,7 @@ uint32_t lower_host(struct lowering *lowering, enum task_kind kind, int layer, d
                                                      .launches = launches});
 }
 
-/* `calls` 0: the host thread's time for it is part of a TASK_SPLIT. */
-void lower_sync(struct lowering *lowering, uint32_t d, uint32_t calls)
+static void sync_queues(struct lowering *lowering, uint32_t d, uint32_t calls, uint64_t queues)
 {
     lower_add(lowering, (struct program_task){.kind = TASK_SYNC,
                                               .device = (int16_t)d,
@@ -113,8 +142,14 @@ void lower_sync(struct lowering *lowering, uint32_t d, uint32_t calls)
                                               .tensor = -1,
                                               .blocking = true,
                                               .launches = calls,
-                                              .queues = UINT64_C(1) << program_queue_compute(d)});
+                                              .queues = queues});
     lower_break(lowering, d);
+}
+
+/* `calls` 0: the host thread's time for it is part of a TASK_SPLIT. */
+void lower_sync(struct lowering *lowering, uint32_t d, uint32_t calls)
+{
+    sync_queues(lowering, d, calls, UINT64_C(1) << program_queue_compute(d));
 }
 
 /* A copy between host and device that the host thread waits for. */
@@ -130,6 +165,39 @@ struct program_task lower_blocking_copy(enum task_kind kind, uint32_t d, int lay
         .blocking = true,
         .bytes = bytes,
         .queues = UINT64_C(1) << (out ? program_queue_copy_out(d) : program_queue_copy_in(d))};
+}
+
+uint32_t lower_add_behind(struct lowering *lowering, struct program_task copy)
+{
+    uint32_t last = lowering->last_kernel[copy.device], index = lower_add(lowering, copy);
+
+    if (last != LOWER_NO_TASK)
+        lower_depend(lowering, last);
+    return index;
+}
+
+/* In llama.cpp's order the device is idle by now, and the small cost is part of a TASK_SPLIT. */
+void lower_to_host(struct lowering *lowering, struct program_task copy)
+{
+    if (!lowering->own) {
+        lower_add(lowering, copy);
+        return;
+    }
+    copy.launches = 1;
+    lower_add_behind(lowering, copy);
+}
+
+uint32_t lower_to_device(struct lowering *lowering, struct program_task copy)
+{
+    uint32_t index;
+
+    if (!lowering->own)
+        return lower_add(lowering, copy);
+    copy.blocking = false;
+    copy.launches = 1;
+    index = lower_add_behind(lowering, copy);
+    lower_wait(lowering, (uint32_t)copy.device, copy.layer, index);
+    return index;
 }
 
 /* ---- inputs ---- */
@@ -190,13 +258,44 @@ static void copy_rows(struct lowering *lowering, uint32_t d)
                       lower_at(lowering, d, OP_VALUE_HIDDEN), n_embd);
 }
 
-/* What a device needs before its first kernel: positions, indices, masks, and the
+/* What a device needs in our runtime: copies on its compute queue, so that nothing has to wait for
+ * them. Kernels read tokens and cells themselves, so there are no masks. */
+static void queue_inputs(struct lowering *lowering, uint32_t d, bool embeddings)
+{
+    const struct placement *placement = lowering->placement;
+    double tokens = lowering->step.tokens;
+    double cells =
+        4.0 * (placement->plan.n_slots > 1 ? placement->plan.n_slots : 1) * placement->n_ctx;
+    struct program_task task = lower_blocking_copy(TASK_INPUT, d, -1, 32 * tokens);
+
+    task.blocking = false;
+    task.queues = UINT64_C(1) << program_queue_compute(d);
+    if (embeddings) {
+        copy_rows(lowering, d);
+        task.bytes += 4.0 * lowering->model->n_embd * tokens *
+                      (double)(lowering->program->op_count - lowering->op_pending);
+    }
+    copy_input(lowering, d, OP_VALUE_TOKENS, 0);
+    for (int sliding = 0; sliding < 2 && device_attends(lowering, d); sliding++)
+        if (has_window(lowering->model, sliding != 0)) {
+            copy_input(lowering, d, OP_VALUE_CELLS, sliding);
+            task.bytes += cells;
+        }
+    task.launches = (uint32_t)(lowering->program->op_count - lowering->op_pending);
+    lower_add(lowering, task);
+}
+
+/* What a device needs before its first kernel in llama.cpp: positions, indices, masks, and the
  * embeddings where the model begins. Each is a small blocking copy of its own. */
 static void add_inputs(struct lowering *lowering, uint32_t d, bool embeddings)
 {
     double tokens = lowering->step.tokens;
     struct program_task small = lower_blocking_copy(TASK_INPUT, d, -1, 32 * tokens);
 
+    if (lowering->own) {
+        queue_inputs(lowering, d, embeddings);
+        return;
+    }
     if (embeddings) {
         struct program_task embed =
             lower_blocking_copy(TASK_INPUT, d, -1, 4.0 * lowering->model->n_embd * tokens);
@@ -237,9 +336,11 @@ static void begin_step(struct lowering *lowering)
                                 .window = PROGRAM_WINDOW_BASE,
                                 .bytes_per_cell = 2 * 2.0 * tokens};
 
-    if (lowering->step.rebuild)
+    /* Our runtime builds no graph, and its kernels need no mask. */
+    if (lowering->step.rebuild && !lowering->own)
         lower_host(lowering, TASK_BUILD, -1, 0, 1);
-    lower_add(lowering, mask);
+    if (!lowering->own)
+        lower_add(lowering, mask);
     begin_residual(lowering);
     lower_host(lowering, TASK_EMBED, -1, 8.0 * lowering->model->n_embd * tokens, 0);
 }
@@ -249,35 +350,25 @@ static void begin_tensor_split(struct lowering *lowering)
 {
     uint32_t count = lowering->placement->device_count;
 
-    for (uint32_t d = 0; d < count; d++)
+    for (uint32_t d = 0; d < count && !lowering->own; d++)
         lower_sync(lowering, d, 1);
     for (uint32_t d = 0; d < count; d++)
         add_inputs(lowering, d, true);
     /* The devices' subgraphs are made when the graph is computed, behind the wait. */
-    if (lowering->step.rebuild)
+    if (lowering->step.rebuild && !lowering->own)
         lower_host(lowering, TASK_BUILD, -1, 0, count);
 }
 
 /* ---- between devices ---- */
 
-/* The residual stream moves on to the next device of a layer split. */
-static void move_to(struct lowering *lowering, int from, uint32_t to)
+/* The residual stream goes from device to device, on the sender's queue. */
+static void send_residual(struct lowering *lowering, uint32_t from, uint32_t to)
 {
-    const struct placement *placement = lowering->placement;
-    double bytes = 4.0 * lowering->model->n_embd * lowering->step.tokens;
     uint32_t peer;
 
-    if (from < 0) {
-        if (!placement->pipeline)
-            lower_sync(lowering, to, 1);
-        add_inputs(lowering, to, true);
-        return;
-    }
-    if (!placement->pipeline)
-        lower_sync(lowering, to, 1);
-    lower_op_join(lowering, (uint32_t)from);
+    lower_op_join(lowering, from);
     lowering->part = LOWER_PART_NONE;
-    lower_op_copy(lowering, -1, lower_at(lowering, (uint32_t)from, OP_VALUE_RESIDUAL),
+    lower_op_copy(lowering, -1, lower_at(lowering, from, OP_VALUE_RESIDUAL),
                   lower_at(lowering, to, OP_VALUE_RESIDUAL), lowering->model->n_embd);
     peer = lower_add(lowering, (struct program_task){
                                    .kind = TASK_PEER,
@@ -285,22 +376,33 @@ static void move_to(struct lowering *lowering, int from, uint32_t to)
                                    .peer = (int16_t)to,
                                    .layer = -1,
                                    .tensor = -1,
-                                   .bytes = bytes,
-                                   .launches = 1,
-                                   .queues = UINT64_C(1) << program_queue_compute((uint32_t)from)});
-    lower_break(lowering, (uint32_t)from);
-    lower_add(lowering, (struct program_task){.kind = TASK_WAIT,
-                                              .device = (int16_t)to,
-                                              .layer = -1,
-                                              .tensor = -1,
-                                              .queues = UINT64_C(1) << program_queue_compute(to)});
-    lower_depend(lowering, peer);
-    if (!placement->pipeline)
-        lower_sync(lowering, to, 1);
-    add_inputs(lowering, to, false);
+                                   .bytes = 4.0 * lowering->model->n_embd * lowering->step.tokens,
+                                   .launches = lowering->own ? lower_launch(lowering, from) : 1,
+                                   .queues = UINT64_C(1) << program_queue_compute(from)});
+    lower_break(lowering, from);
+    lower_wait(lowering, to, -1, peer);
 }
 
-/* Sums `tokens` columns of the devices' partial results. */
+/* The residual stream moves on to the next device of a layer split. Our runtime waits for no
+ * device, and puts the inputs before the residual stream, so that they are there when it comes. */
+static void move_to(struct lowering *lowering, int from, uint32_t to)
+{
+    bool waits = !lowering->own && !lowering->placement->pipeline;
+
+    if (waits)
+        lower_sync(lowering, to, 1);
+    if (from < 0 || lowering->own)
+        add_inputs(lowering, to, from < 0);
+    if (from < 0)
+        return;
+    send_residual(lowering, (uint32_t)from, to);
+    if (waits)
+        lower_sync(lowering, to, 1);
+    if (!lowering->own)
+        add_inputs(lowering, to, false);
+}
+
+/* Sums `tokens` columns of the devices' partial results: fixed-point ones in our runtime. */
 static struct program_task all_reduce_task(struct lowering *lowering, int layer,
                                            uint32_t token_first, uint32_t tokens)
 {
@@ -309,7 +411,7 @@ static struct program_task all_reduce_task(struct lowering *lowering, int layer,
     uint64_t elements = (uint64_t)lowering->model->n_embd * tokens;
     /* From a size on the payload is bf16: ggml-cuda.cu, ggml_backend_cuda_comm_allreduce. */
     uint64_t half_from = count == 2 ? 32768 : count == 3 ? 131072 : 262144;
-    bool half = elements >= half_from;
+    bool half = !lowering->own && elements >= half_from;
 
     op->a = op->out = lower_at(lowering, 0, OP_VALUE_SUMS);
     op->columns = lowering->model->n_embd;
@@ -322,10 +424,12 @@ static struct program_task all_reduce_task(struct lowering *lowering, int layer,
                                  .device = 0,
                                  .layer = layer,
                                  .tensor = -1,
-                                 .launches = 1,
+                                 .launches = lowering->own ? lower_launch(lowering, 0) : 1,
                                  .kernels = half ? 2 : 0,
                                  .tokens = tokens,
-                                 .bytes = (double)elements * (half ? 2 : 4),
+                                 .bytes = (double)elements * (lowering->own ? 8
+                                                              : half        ? 2
+                                                                            : 4),
                                  .queues = UINT64_C(1) << PROGRAM_QUEUE_COLLECTIVE};
 }
 
@@ -423,15 +527,8 @@ static void reduce_in_chunks(struct lowering *lowering, uint32_t layer)
         all_reduce(lowering, (int)layer);
         return;
     }
-    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
-        lower_add(lowering,
-                  (struct program_task){.kind = TASK_WAIT,
-                                        .device = (int16_t)d,
-                                        .layer = (int32_t)layer,
-                                        .tensor = -1,
-                                        .queues = UINT64_C(1) << program_queue_compute(d)});
-        lower_depend(lowering, last);
-    }
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++)
+        lower_wait(lowering, d, (int)layer, last);
 }
 
 /* The devices' partial results of a part become one result on each. */
@@ -489,7 +586,9 @@ static void lower_layer(struct lowering *lowering, uint32_t layer)
                 lower_mixer_head(lowering, layer, d);
         lower_visit_host_cache(lowering, layer);
         lower_part(lowering, layer, LOWER_PART_MIXER, lower_mixer_tail);
-        lower_send_next(lowering, layer);
+        /* Our runtime sends it right behind the attention. */
+        for (uint32_t d = 0; d < lowering->placement->device_count && !lowering->own; d++)
+            lower_send_next(lowering, layer, d);
     } else {
         lower_part(lowering, layer, LOWER_PART_MIXER, lower_mixer);
     }
@@ -499,9 +598,11 @@ static void lower_layer(struct lowering *lowering, uint32_t layer)
         lower_part(lowering, layer, LOWER_PART_EXPERTS, lower_experts);
 }
 
-/* The residual rows of all tokens for a drafter, from a device that has them all. */
+/* The residual rows of all tokens for a drafter, from a device that has them all. Our runtime
+ * has the copy on the compute queue, as that of the logits. */
 static void send_hidden(struct lowering *lowering)
 {
+    struct program_task copy;
     const struct placement *placement = lowering->placement;
     int d = placement->owner[lowering->model->n_layer - 1];
 
@@ -510,12 +611,19 @@ static void send_hidden(struct lowering *lowering)
             return; /* the host has them */
         d = 0;
     }
-    lower_sync(lowering, (uint32_t)d, 1);
+    copy = lower_blocking_copy(TASK_ACTIVATIONS, (uint32_t)d, -1,
+                               4.0 * lowering->model->n_embd * lowering->step.tokens);
+    if (lowering->own) {
+        copy.blocking = false;
+        copy.launches = 1;
+        copy.queues = UINT64_C(1) << program_queue_compute((uint32_t)d);
+    } else {
+        lower_sync(lowering, (uint32_t)d, 1);
+    }
     lower_op_join(lowering, (uint32_t)d);
     lower_op_copy(lowering, -1, lower_at(lowering, (uint32_t)d, OP_VALUE_RESIDUAL),
                   lower_at_host(OP_VALUE_RESIDUAL), lowering->model->n_embd);
-    lower_add(lowering, lower_blocking_copy(TASK_ACTIVATIONS, (uint32_t)d, -1,
-                                            4.0 * lowering->model->n_embd * lowering->step.tokens));
+    lower_add(lowering, copy);
 }
 
 static void lower_layers(struct lowering *lowering)
@@ -553,6 +661,22 @@ static void lower_layers(struct lowering *lowering)
         move_to(lowering, at, (uint32_t)head);
 }
 
+/* The host waits where the step asks for it, and in our runtime for what it may read itself in
+ * the next step: recurrent states on their way to it. */
+static void sync_devices(struct lowering *lowering)
+{
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
+        uint64_t queues = 0;
+
+        if (lowering->step.sync)
+            queues |= UINT64_C(1) << program_queue_compute(d);
+        if ((lowering->states_out >> d & 1) != 0)
+            queues |= UINT64_C(1) << program_queue_copy_out(d);
+        if (queues != 0)
+            sync_queues(lowering, d, 1, queues);
+    }
+}
+
 static void end_step(struct lowering *lowering)
 {
     const struct placement *placement = lowering->placement;
@@ -573,8 +697,8 @@ static void end_step(struct lowering *lowering)
                                                  lowering->step.outputs,
                                         .queues = UINT64_C(1) << program_queue_compute(d)});
     }
-    for (uint32_t d = 0; d < placement->device_count && lowering->step.sync; d++)
-        lower_sync(lowering, d, 1);
+    lower_store_rows(lowering);
+    sync_devices(lowering);
     if (lowering->step.sample && !placement->plan.backend_sampling)
         lower_host(lowering, TASK_SAMPLE, -1, 0, lowering->step.outputs);
 }
@@ -582,10 +706,14 @@ static void end_step(struct lowering *lowering)
 struct program *program_lower(const struct placement *placement, struct program_step step,
                               struct error *err)
 {
+    bool own = placement->plan.schedule == PLAN_SCHEDULE_LOPSIDE;
     struct lowering lowering = {.placement = placement,
                                 .model = placement->model,
                                 .step = step,
-                                .direct = step.rebuild,
+                                .own = own,
+                                .direct = step.rebuild && !own,
+                                .rows = {.layer = -1},
+                                .sums_sent = LOWER_NO_TASK,
                                 .err = err};
 
     lowering.program = calloc(1, sizeof *lowering.program);
@@ -596,11 +724,15 @@ struct program *program_lower(const struct placement *placement, struct program_
     lowering.program->placement = placement;
     lowering.program->tokens = step.tokens;
     lowering.program->outputs = step.outputs;
+    lowering.states = calloc(placement->model->n_layer + 1, sizeof *lowering.states);
+    if (lowering.states == NULL)
+        lowering.failed = error_set(err, ERROR_MEMORY, "no memory for a program") != 0;
     for (uint32_t d = 0; d < MACHINE_DEVICES_MAX; d++)
-        lowering.last_kernel[d] = LOWER_NO_TASK;
+        lowering.last_kernel[d] = lowering.activations[d].product = LOWER_NO_TASK;
     begin_step(&lowering);
     lower_layers(&lowering);
     end_step(&lowering);
+    free(lowering.states);
     if (lowering.failed) {
         program_free(lowering.program);
         return NULL;

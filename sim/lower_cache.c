@@ -2,7 +2,7 @@
  * docs/time-model.md, "Issue order". */
 #include "sim/lower_ops.h"
 
-static bool is_delivered(const struct lowering *lowering, uint32_t layer, uint32_t d)
+bool lower_is_delivered(const struct lowering *lowering, uint32_t layer, uint32_t d)
 {
     const struct placement *placement = lowering->placement;
 
@@ -12,13 +12,13 @@ static bool is_delivered(const struct lowering *lowering, uint32_t layer, uint32
 
 bool lower_attends_on_host(const struct lowering *lowering, uint32_t layer, uint32_t d)
 {
-    return lowering->placement->attn_on_host && is_delivered(lowering, layer, d);
+    return lowering->placement->attn_on_host && lower_is_delivered(lowering, layer, d);
 }
 
 bool lower_visits_host_cache(const struct lowering *lowering, uint32_t layer)
 {
     for (uint32_t d = 0; d < lowering->placement->device_count; d++)
-        if (is_delivered(lowering, layer, d))
+        if (lower_is_delivered(lowering, layer, d))
             return true;
     return false;
 }
@@ -52,7 +52,8 @@ static struct program_operand at_host(enum op_value value, uint32_t d)
 }
 
 /* New rows go to the host: the fork casts to a quantised cache type on the device
- * first; otherwise they go as f32 and the host converts. */
+ * first; otherwise they go as f32 and the host converts. In our runtime nothing waits for them
+ * until the host stores them. */
 static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
 {
     const struct placement *placement = lowering->placement;
@@ -64,7 +65,7 @@ static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, ch
 
     enum op_value rows = part == 'k' ? OP_VALUE_KEY : OP_VALUE_VALUE;
 
-    copy.launches = d > 0 && is_delivered(lowering, layer, 0);
+    copy.launches = d > 0 && lower_is_delivered(lowering, layer, 0);
     placement_kv_row(placement, layer, d, &k, &v);
     copy.part = part;
     copy.bytes = tokens * (cast ? cache_row(lowering, layer, d, part).bytes
@@ -73,7 +74,14 @@ static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, ch
         return;
     lower_op_copy(lowering, (int)layer, lower_at(lowering, d, rows), at_host(rows, d),
                   part == 'k' ? k : v);
-    lower_add(lowering, copy);
+    if (!lowering->own) {
+        lower_add(lowering, copy);
+        return;
+    }
+    copy.blocking = false;
+    copy.launches = 1;
+    lowering->rows.sent[d] = lower_add_behind(lowering, copy);
+    lowering->rows.leaving |= 1u << d;
 }
 
 static struct program_task window_copy(const struct lowering *lowering, uint32_t layer, uint32_t d,
@@ -83,7 +91,7 @@ static struct program_task window_copy(const struct lowering *lowering, uint32_t
     struct program_task copy = lower_blocking_copy(TASK_KV_WINDOW, d, (int)layer, 0);
 
     copy.part = part;
-    copy.launches = d > 0 && is_delivered(lowering, layer, 0);
+    copy.launches = d > 0 && lower_is_delivered(lowering, layer, 0);
     copy.window =
         lowering->model->layers[layer].window > 0 ? PROGRAM_WINDOW_SLIDING : PROGRAM_WINDOW_BASE;
     copy.bytes_per_cell = row.bytes * lower_streams(lowering);
@@ -124,84 +132,19 @@ static void deliver_window(struct lowering *lowering, uint32_t layer, uint32_t d
     lower_add(lowering, copy);
 }
 
-/* ---- windows sent ahead ---- */
-
-/* Whether device `d` has a window left to send in this step; `next_layer` becomes its layer. */
-static bool find_next(struct lowering *lowering, uint32_t d)
+/* A window sent ahead: the host thread does not wait. @return whether there is one */
+bool lower_add_window(struct lowering *lowering, uint32_t layer, uint32_t d, char part,
+                      uint32_t place, uint32_t *index)
 {
-    struct lower_ring *ring = &lowering->rings[d];
+    struct program_task copy = window_copy(lowering, layer, d, part);
 
-    while (ring->next_layer < lowering->model->n_layer &&
-           !is_delivered(lowering, ring->next_layer, d))
-        ring->next_layer++;
-    return ring->next_layer < lowering->model->n_layer;
-}
-
-/* Sends the next window of device `d` on its copy queue, where the host thread does not
- * wait for it. Its place in the ring is free once task `after` has ended. */
-static void send_ahead(struct lowering *lowering, uint32_t d, const uint32_t *after)
-{
-    struct lower_ring *ring = &lowering->rings[d];
-
-    if (!find_next(lowering, d))
-        return;
-    for (const char *part = "kv"; *part != '\0'; part++) {
-        struct program_task copy = window_copy(lowering, ring->next_layer, d, *part);
-
-        copy.blocking = false;
-        copy.launches = 1;
-        if (copy.bytes_per_cell <= 0)
-            continue;
-        copy_cells(lowering, ring->next_layer, d, *part,
-                   ring->sent_count % (lowering->placement->plan.delivery_depth + 1));
-        ring->sent[ring->sent_count % LOWER_RING_PLACES] = lower_add(lowering, copy);
-        if (after != NULL)
-            lower_depend(lowering, *after);
-    }
-    ring->sent_count++;
-    ring->next_layer++;
-}
-
-/* Fills the rings. The places may still be in use by the step before: a wait that holds
- * both queues of a device is over when its compute queue has come so far. */
-void lower_begin_deliveries(struct lowering *lowering)
-{
-    uint32_t depth = lowering->placement->plan.delivery_depth;
-
-    for (uint32_t d = 0; d < lowering->placement->device_count && depth > 0; d++) {
-        if (!find_next(lowering, d))
-            continue;
-        lower_add(lowering,
-                  (struct program_task){.kind = TASK_WAIT,
-                                        .device = (int16_t)d,
-                                        .layer = -1,
-                                        .tensor = -1,
-                                        .queues = UINT64_C(1) << program_queue_compute(d) |
-                                                  UINT64_C(1) << program_queue_copy_in(d)});
-        for (uint32_t place = 0; place <= depth; place++)
-            send_ahead(lowering, d, NULL);
-    }
-}
-
-/* Attention waits until its window is there. */
-static void await_window(struct lowering *lowering, uint32_t layer, uint32_t d)
-{
-    struct lower_ring *ring = &lowering->rings[d];
-
-    lower_add(lowering, (struct program_task){.kind = TASK_WAIT,
-                                              .device = (int16_t)d,
-                                              .layer = (int32_t)layer,
-                                              .tensor = -1,
-                                              .queues = UINT64_C(1) << program_queue_compute(d)});
-    lower_depend(lowering, ring->sent[ring->used_count % LOWER_RING_PLACES]);
-    ring->place = ring->used_count++;
-}
-
-void lower_send_next(struct lowering *lowering, uint32_t layer)
-{
-    for (uint32_t d = 0; d < lowering->placement->device_count; d++)
-        if (lowering->placement->plan.delivery_depth > 0 && is_delivered(lowering, layer, d))
-            send_ahead(lowering, d, &lowering->attention[d]);
+    copy.blocking = false;
+    copy.launches = 1;
+    if (copy.bytes_per_cell <= 0)
+        return false;
+    copy_cells(lowering, layer, d, part, place);
+    *index = lower_add(lowering, copy);
+    return true;
 }
 
 /* ---- attention on the host ---- */
@@ -212,7 +155,7 @@ static void attend_ops(struct lowering *lowering, uint32_t layer)
     for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
         struct program_op *op;
 
-        if (!is_delivered(lowering, layer, d))
+        if (!lower_is_delivered(lowering, layer, d))
             continue;
         lower_op_attend(lowering, layer, d, -1);
         op = &lowering->program->ops[lowering->program->op_count - 1];
@@ -227,7 +170,7 @@ static void store_ops(struct lowering *lowering, uint32_t layer)
     for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
         size_t first = lowering->program->op_count;
 
-        if (!is_delivered(lowering, layer, d))
+        if (!lower_is_delivered(lowering, layer, d))
             continue;
         lower_op_store(lowering, layer, d, -1);
         for (size_t i = first; i < lowering->program->op_count; i++)
@@ -256,32 +199,98 @@ static void attend_on_host(struct lowering *lowering, uint32_t layer)
     for (uint32_t d = 0; d < placement->device_count; d++) {
         double heads = placement->slices[layer].q_heads[d];
 
-        if (!is_delivered(lowering, layer, d))
+        if (!lower_is_delivered(lowering, layer, d))
             continue;
         lower_op_copy(lowering, (int)layer, lower_at(lowering, d, OP_VALUE_QUERY),
                       at_host(OP_VALUE_QUERY, d), (uint64_t)heads * l->head_dim_k);
-        lower_add(lowering, lower_blocking_copy(TASK_ACTIVATIONS, d, (int)layer,
-                                                4 * heads * l->head_dim_k * tokens));
+        lower_to_host(lowering, lower_blocking_copy(TASK_ACTIVATIONS, d, (int)layer,
+                                                    4 * heads * l->head_dim_k * tokens));
         task.bytes_per_cell +=
             (cache_row(lowering, layer, d, 'k').bytes + cache_row(lowering, layer, d, 'v').bytes) *
             lower_streams(lowering);
         task.flops_per_cell += 2.0 * (l->head_dim_k + l->head_dim_v) * heads * tokens;
     }
+    lower_store_rows(lowering); /* it attends to them too */
     attend_ops(lowering, layer);
     lower_add(lowering, task);
     for (uint32_t d = 0; d < placement->device_count; d++) {
         uint64_t width = (uint64_t)placement->slices[layer].q_heads[d] * l->head_dim_v;
 
-        if (!is_delivered(lowering, layer, d))
+        if (!lower_is_delivered(lowering, layer, d))
             continue;
         lower_op_copy(lowering, (int)layer, at_host(OP_VALUE_ATTENDED, d),
                       lower_at(lowering, d, OP_VALUE_ATTENDED), width);
-        lower_add(lowering,
-                  lower_blocking_copy(TASK_INPUT, d, (int)layer, 4.0 * (double)width * tokens));
+        lower_to_device(
+            lowering, lower_blocking_copy(TASK_INPUT, d, (int)layer, 4.0 * (double)width * tokens));
     }
 }
 
 /* ---- a layer ---- */
+
+static void send_rows(struct lowering *lowering, uint32_t layer)
+{
+    for (const char *part = "kv"; *part != '\0'; part++)
+        for (uint32_t d = 0; d < lowering->placement->device_count; d++)
+            if (lower_is_delivered(lowering, layer, d))
+                store_rows(lowering, layer, d, *part);
+}
+
+/* The host thread puts the rows of all devices into its cache. */
+static void put_rows(struct lowering *lowering, uint32_t layer)
+{
+    double stored = 0;
+
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++)
+        if (lower_is_delivered(lowering, layer, d))
+            stored += 2 * (cache_row(lowering, layer, d, 'k').bytes +
+                           cache_row(lowering, layer, d, 'v').bytes);
+    store_ops(lowering, layer);
+    lower_host(lowering, TASK_KV_STORE, (int)layer, stored * lowering->step.tokens, 0);
+}
+
+/* The rows that have been sent: the host thread waits until they are there. */
+void lower_store_rows(struct lowering *lowering)
+{
+    struct lower_rows *rows = &lowering->rows;
+
+    if (rows->layer < 0)
+        return;
+    put_rows(lowering, (uint32_t)rows->layer);
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++)
+        if (rows->sent[d] != LOWER_NO_TASK)
+            lower_depend(lowering, rows->sent[d]);
+    rows->layer = -1;
+    rows->leaving = 0;
+}
+
+/* The rows' place on device `d` is written anew. */
+void lower_await_rows(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    if ((lowering->rows.leaving >> d & 1) == 0)
+        return;
+    lowering->rows.leaving &= ~(1u << d);
+    lower_wait(lowering, d, (int)layer, lowering->rows.sent[d]);
+}
+
+/* Our runtime's visit. The window has left the host, or is about to, without this step's rows,
+ * which the device stores into it itself; so the rows are on their way while the device attends,
+ * and the host stores them when those of the next layer want their place in its memory. The
+ * issuing thread is a layer ahead by then. */
+static void visit_without_waiting(struct lowering *lowering, uint32_t layer)
+{
+    lower_store_rows(lowering);
+    for (uint32_t d = 0; d < MACHINE_DEVICES_MAX; d++)
+        lowering->rows.sent[d] = LOWER_NO_TASK;
+    lowering->rows.layer = (int32_t)layer;
+    send_rows(lowering, layer);
+    if (lowering->placement->attn_on_host) {
+        attend_on_host(lowering, layer);
+        return;
+    }
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++)
+        if (lower_is_delivered(lowering, layer, d))
+            lower_await_window(lowering, layer, d);
+}
 
 /* Between K and V and attention: store the new rows, then deliver the windows or compute
  * here. All of it by the host thread, one device after the other, with the devices idle,
@@ -290,42 +299,38 @@ static void attend_on_host(struct lowering *lowering, uint32_t layer)
 void lower_visit_host_cache(struct lowering *lowering, uint32_t layer)
 {
     uint32_t count = lowering->placement->device_count;
-    double stored = 0;
 
+    if (lowering->own) {
+        visit_without_waiting(lowering, layer);
+        return;
+    }
     lower_host(lowering, TASK_SPLIT, (int)layer, 0, 2);
     for (uint32_t d = 0; d < count; d++)
-        if (is_delivered(lowering, layer, d))
+        if (lower_is_delivered(lowering, layer, d))
             lower_sync(lowering, d, 0);
-    for (const char *part = "kv"; *part != '\0'; part++)
-        for (uint32_t d = 0; d < count; d++)
-            if (is_delivered(lowering, layer, d))
-                store_rows(lowering, layer, d, *part);
-    for (uint32_t d = 0; d < count; d++)
-        if (is_delivered(lowering, layer, d))
-            stored += 2 * (cache_row(lowering, layer, d, 'k').bytes +
-                           cache_row(lowering, layer, d, 'v').bytes);
-    store_ops(lowering, layer);
-    lower_host(lowering, TASK_KV_STORE, (int)layer, stored * lowering->step.tokens, 0);
+    send_rows(lowering, layer);
+    put_rows(lowering, layer);
     if (lowering->placement->attn_on_host) {
         attend_on_host(lowering, layer);
         return;
     }
-    if (lowering->placement->plan.delivery_depth > 0) {
+    if (lower_sends_ahead(lowering)) {
         for (uint32_t d = 0; d < count; d++)
-            if (is_delivered(lowering, layer, d))
-                await_window(lowering, layer, d);
+            if (lower_is_delivered(lowering, layer, d))
+                lower_await_window(lowering, layer, d);
         return;
     }
     for (const char *part = "kv"; *part != '\0'; part++)
         for (uint32_t d = 0; d < count; d++)
-            if (is_delivered(lowering, layer, d))
+            if (lower_is_delivered(lowering, layer, d))
                 deliver_window(lowering, layer, d, *part);
 }
 
-/* A recurrent state on the host comes to the device for its layer and goes back. What goes
- * back of the convolution is the end of its input, a strided view that is copied as the
- * contiguous block around it: the whole input of the ubatch. */
-void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool before)
+/* What goes back of the convolution is the end of its input, a strided view that llama.cpp copies
+ * as the contiguous block around it: the whole input of the ubatch. Our runtime copies what it
+ * needs. */
+static struct program_task state_copy(const struct lowering *lowering, uint32_t layer, uint32_t d,
+                                      bool to_device)
 {
     const struct model_layer *l = &lowering->model->layers[layer];
     double sequences = lower_sequences(lowering);
@@ -334,15 +339,49 @@ void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t 
     double conv_input = conv / (l->gdn_conv_kernel - 1) *
                         (lowering->step.tokens / sequences + l->gdn_conv_kernel - 1);
     struct program_task copy =
-        lower_blocking_copy(before ? TASK_STATE_IN : TASK_STATE_OUT, d, (int)layer,
-                            state + (before ? conv : conv_input));
+        lower_blocking_copy(to_device ? TASK_STATE_IN : TASK_STATE_OUT, d, (int)layer,
+                            state + (to_device || lowering->own ? conv : conv_input));
 
     copy.pageable = true;
+    return copy;
+}
+
+/* A state that nobody waits for. Each layer has a place of its own on the device, so one that
+ * comes has nothing to wait for either. */
+void lower_add_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool to_device)
+{
+    struct program_task copy = state_copy(lowering, layer, d, to_device);
+
+    copy.blocking = false;
+    copy.launches = 1;
+    lower_op_state(lowering, layer, d, to_device);
+    if (to_device)
+        lower_add(lowering, copy);
+    else
+        lower_add_behind(lowering, copy);
+}
+
+/* A recurrent state on the host comes to the device for its layer and goes back. */
+void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool before)
+{
+    const struct model_layer *l = &lowering->model->layers[layer];
+    double bytes = 4.0 * lower_sequences(lowering) *
+                   (double)(model_layer_recurrent_state(l) + model_layer_conv_state(l));
+
+    if (lowering->own) {
+        if (before) {
+            lower_await_state(lowering, layer, d);
+        } else {
+            lower_add_state(lowering, layer, d, false);
+            lowering->states_out |= 1u << d;
+        }
+        return;
+    }
     if (before) {
         lower_host(lowering, TASK_SPLIT, (int)layer, 0, 6);
-        lower_host(lowering, TASK_HOST_STATE, (int)layer, 2 * (state + conv), 0);
+        lower_host(lowering, TASK_HOST_STATE, (int)layer, 2 * bytes, 0);
     }
     lower_sync(lowering, d, 0);
     lower_op_state(lowering, layer, d, before);
-    lower_add(lowering, copy);
+    lower_add(lowering, state_copy(lowering, layer, d, before));
 }

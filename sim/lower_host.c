@@ -81,6 +81,26 @@ void lower_on_host(struct lowering *lowering, uint32_t layer)
                                        tensor_type_row_bytes(plan->type_v, model_layer_v_row(l)))});
 }
 
+/* In our runtime on the compute queue: the part that ends here may have been joined by the copy of
+ * the hidden rows, which is there too. */
+static void residual_to_host(struct lowering *lowering, uint32_t d)
+{
+    struct program_task copy = lower_blocking_copy(
+        TASK_ACTIVATIONS, d, -1, 4.0 * lowering->model->n_embd * lowering->step.tokens);
+
+    if (lowering->own) {
+        copy.launches = 1;
+        copy.queues = UINT64_C(1) << program_queue_compute(d);
+    } else {
+        lower_sync(lowering, d, 1);
+    }
+    lower_op_join(lowering, d);
+    lowering->part = LOWER_PART_NONE;
+    lower_op_copy(lowering, -1, lower_at(lowering, d, OP_VALUE_RESIDUAL),
+                  lower_at_host(OP_VALUE_RESIDUAL), lowering->model->n_embd);
+    lower_add(lowering, copy);
+}
+
 /* The head on the CPU; `at` is the device that has the residual stream, below 0 for the host. */
 void lower_head_on_host(struct lowering *lowering, int at)
 {
@@ -90,16 +110,8 @@ void lower_head_on_host(struct lowering *lowering, int at)
         output = model_find_tensor(lowering->model, -1, TENSOR_ROLE_TOKEN_EMBD);
     if (output == NULL || lowering->step.outputs == 0)
         return;
-    if (at >= 0) {
-        lower_sync(lowering, (uint32_t)at, 1);
-        lower_op_join(lowering, (uint32_t)at);
-        lowering->part = LOWER_PART_NONE;
-        lower_op_copy(lowering, -1, lower_at(lowering, (uint32_t)at, OP_VALUE_RESIDUAL),
-                      lower_at_host(OP_VALUE_RESIDUAL), lowering->model->n_embd);
-        lower_add(lowering,
-                  lower_blocking_copy(TASK_ACTIVATIONS, (uint32_t)at, -1,
-                                      4.0 * lowering->model->n_embd * lowering->step.tokens));
-    }
+    if (at >= 0)
+        residual_to_host(lowering, (uint32_t)at);
     lowering->on_host = true;
     lower_op_head_norm(lowering, 0);
     lower_op_head(lowering, 0, output, (struct program_slice){.axis = 1}, output->ne[1]);
@@ -170,9 +182,12 @@ void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
     double activations = 4.0 * lowering->model->n_embd * lowering->step.tokens;
     struct program_task out = lower_blocking_copy(TASK_ACTIVATIONS, d, (int)layer, activations);
     struct program_task in = lower_blocking_copy(TASK_INPUT, d, (int)layer, activations);
+    uint32_t index;
 
-    lower_host(lowering, TASK_SPLIT, (int)layer, 0, 2);
-    lower_sync(lowering, d, 0);
+    if (!lowering->own) {
+        lower_host(lowering, TASK_SPLIT, (int)layer, 0, 2);
+        lower_sync(lowering, d, 0);
+    }
     if (lowering->step.tokens >= LOWER_OFFLOAD_TOKENS) {
         stage(lowering, d, layer, true);
         lower_add(lowering,
@@ -188,7 +203,7 @@ void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
     lower_op_copy(lowering, (int)layer, lower_at(lowering, d, OP_VALUE_NORMED),
                   lower_at_host(OP_VALUE_NORMED), lowering->model->n_embd);
     copy_route(lowering, layer, d);
-    lower_add(lowering, out);
+    lower_to_host(lowering, out);
     lowering->on_host = true;
     lower_expert_products(lowering, layer, d);
     lowering->on_host = false;
@@ -199,10 +214,14 @@ void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
                                               .blocking = true,
                                               .queues = UINT64_C(1) << PROGRAM_QUEUE_WORKERS,
                                               .bytes = expert_bytes(lowering, layer)});
+    if (lowering->sums_sent != LOWER_NO_TASK)
+        lower_depend(lowering, lowering->sums_sent); /* the sums have left for the device before */
     if (lowering->placement->slices[layer].n_ff_exp[d] > 0) {
         lower_op_copy(lowering, (int)layer, lower_at_host(OP_VALUE_SUMS),
                       lower_at(lowering, d, OP_VALUE_SUMS), lowering->model->n_embd);
         lowering->tail[d] = (uint32_t)lowering->program->task_count;
     }
-    lower_add(lowering, in);
+    index = lower_to_device(lowering, in);
+    if (lowering->own)
+        lowering->sums_sent = index;
 }

@@ -4,6 +4,10 @@
 
 #include "sim/lower_ops.h"
 
+/* Products of at most so many tokens wait for others of the same input in our runtime:
+ * cuda/matmul_fast.h, MATMUL_FAST_DECODE_TOKENS. */
+enum { OWN_LAUNCH_TOKENS = 8 };
+
 static const struct model_tensor *find(const struct lowering *lowering, int layer,
                                        enum tensor_role role)
 {
@@ -16,17 +20,73 @@ static struct program_task kernel_task(enum task_kind kind, uint32_t kernels)
         .kind = kind, .tensor = -1, .kernels = kernels, .experts = 1, .tokens = 1};
 }
 
-/* Activations are quantised by a kernel of their own before each product, never shared:
- * f32 in, q8_1 out (36 bytes for 32 values). */
+/* In llama.cpp activations are quantised by a kernel of their own before each product, never
+ * shared: f32 in, q8_1 out (36 bytes for 32 values). */
 static double quantising_bytes(enum tensor_type type, double values)
 {
     return tensor_type_info(type)->quantised ? (4 + 36 / 32.0) * values : 0;
 }
 
-/* The task of a product with rows x columns of a weight; nothing where the slice is empty. */
+/* ---- products of our own runtime ---- */
+
+/* The kernel that computes `value` on device `d` quantises it too. */
+static void makes_activations(struct lowering *lowering, uint32_t d, enum op_value value)
+{
+    if (!lowering->on_host)
+        lowering->activations[d].quantised = value;
+}
+
+/* Whether the product is part of the launch before: the same input and type, few tokens, and no
+ * other task between. */
+static bool joins_product(const struct lowering *lowering, uint32_t d, enum op_value from,
+                          const struct program_task *task)
+{
+    const struct lower_activations *activations = &lowering->activations[d];
+
+    return task->kind == TASK_MATMUL && task->tokens <= OWN_LAUNCH_TOKENS &&
+           activations->product != LOWER_NO_TASK &&
+           activations->product + (size_t)1 == lowering->program->task_count &&
+           activations->input == from &&
+           lowering->program->tasks[activations->product].type == task->type;
+}
+
+/* Activations that are not there quantised, because something else was quantised since, take a
+ * kernel of their own, and serve all products behind it. */
+static void count_own_kernels(struct lowering *lowering, uint32_t d, enum op_value from,
+                              struct program_task *task)
+{
+    struct lower_activations *activations = &lowering->activations[d];
+    bool quantised = tensor_type_info(task->type)->quantised;
+
+    task->kernels = quantised && joins_product(lowering, d, from, task) ? 0 : 1;
+    if (!quantised || activations->quantised == from)
+        task->input_bytes = 0;
+    else
+        task->kernels++;
+    if (quantised)
+        activations->quantised = from;
+    activations->input = from;
+    activations->product = quantised && task->kind == TASK_MATMUL
+                               ? (uint32_t)lowering->program->task_count
+                               : LOWER_NO_TASK;
+}
+
+static void add_product(struct lowering *lowering, uint32_t d, int layer, enum op_value from,
+                        struct program_task task)
+{
+    if (lowering->own && !lowering->on_host)
+        count_own_kernels(lowering, d, from, &task);
+    lower_kernel(lowering, d, layer, task);
+}
+
+/* ---- products ---- */
+
+/* The task of a product with rows x columns of a weight; nothing where the slice is empty.
+ * `kernels` as llama.cpp has them. */
 static void matmul_task(struct lowering *lowering, uint32_t d, int layer,
                         const struct model_tensor *weight, struct program_slice slice,
-                        uint64_t rows, uint64_t columns, uint32_t tokens, uint32_t kernels)
+                        uint64_t rows, uint64_t columns, uint32_t tokens, enum op_value from,
+                        uint32_t kernels)
 {
     struct program_task task = kernel_task(TASK_MATMUL, kernels);
 
@@ -42,7 +102,7 @@ static void matmul_task(struct lowering *lowering, uint32_t d, int layer,
     task.bytes = (double)rows * (double)tensor_type_row_bytes(weight->type, columns) +
                  4.0 * (double)rows * tokens;
     task.input_bytes = quantising_bytes(weight->type, (double)columns * tokens);
-    lower_kernel(lowering, d, layer, task);
+    add_product(lowering, d, layer, from, task);
 }
 
 /* A product with its operands, of all tokens. */
@@ -53,7 +113,8 @@ static void matmul(struct lowering *lowering, uint32_t d, int layer,
     if (weight == NULL || rows == 0)
         return;
     lower_op_matmul(lowering, d, layer, weight, slice, rows, from, to);
-    matmul_task(lowering, d, layer, weight, slice, rows, columns, lowering->step.tokens, kernels);
+    matmul_task(lowering, d, layer, weight, slice, rows, columns, lowering->step.tokens, from,
+                kernels);
 }
 
 /* The projection whose result the devices' partial sums are: in chunks of tokens if the
@@ -70,7 +131,7 @@ static void tail_matmul(struct lowering *lowering, uint32_t d, uint32_t layer,
     for (size_t i = lowering->op_pending; i < lowering->program->op_count && chunks > 1; i++)
         lowering->program->ops[i].tokens = tokens;
     matmul_task(lowering, d, (int)layer, weight, slice, lowering->model->n_embd, columns, tokens,
-                2);
+                from, 2);
     if (!lowering->on_host)
         lowering->tail[d] = (uint32_t)lowering->program->task_count - 1;
 }
@@ -116,9 +177,11 @@ static void norm(struct lowering *lowering, uint32_t layer, uint32_t d, bool aft
 {
     double row = 4.0 * lowering->model->n_embd * lowering->step.tokens;
 
-    /* The add before is a kernel of its own unless it is fused into a one-column product. */
+    /* The add before is a kernel of its own unless it is fused into a one-column product; our
+     * runtime has one kernel for the end of a part, the add and the norm. */
     elementwise(lowering, d, (int)layer, TASK_NORM, after_add ? 5 * row : 2 * row,
-                after_add ? 2 : 1);
+                after_add && !lowering->own ? 2 : 1);
+    makes_activations(lowering, d, OP_VALUE_NORMED);
 }
 
 /* ---- softmax attention ---- */
@@ -137,6 +200,8 @@ static void attention_head(struct lowering *lowering, uint32_t layer, uint32_t d
     uint64_t columns = lowering->model->n_embd;
     bool quantised = tensor_type_info(placement->plan.type_k)->quantised;
 
+    if (!lowering->on_host)
+        lower_await_rows(lowering, layer, d);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_Q),
            rows_of(q_first * l->head_dim_k * (l->q_gated ? 2 : 1), q_rows), q_rows, columns,
            OP_VALUE_NORMED, l->q_gated ? OP_VALUE_QUERY_GATE : OP_VALUE_QUERY, 2);
@@ -154,9 +219,10 @@ static void attention_head(struct lowering *lowering, uint32_t layer, uint32_t d
         return;
     lower_op_rope(lowering, layer, d,
                   lowering->on_host || (placement->kv_resident[layer] >> d & 1) != 0);
+    /* Our runtime has one kernel for what heads go through, into a cache of any type. */
     elementwise(lowering, d, (int)layer, TASK_ROPE,
                 8.0 * (double)(q_rows + k_rows + v_rows) * tokens,
-                (l->q_gated ? 7u : 3u) + (quantised ? 3u : 0u));
+                lowering->own ? 1u : (l->q_gated ? 7u : 3u) + (quantised ? 3u : 0u));
 }
 
 static void attention(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -199,6 +265,9 @@ static void attention_tail(struct lowering *lowering, uint32_t layer, uint32_t d
         share_first(slices->rotation, slices->q_heads, placement->device_count, d) * l->head_dim_v;
 
     attention(lowering, layer, d);
+    makes_activations(lowering, d, OP_VALUE_ATTENDED);
+    if (lowering->own && !lowering->on_host)
+        lower_send_next(lowering, layer, d);
     if (l->mixer == MODEL_MIXER_MLA && output != NULL)
         columns = output->ne[0] / l->n_head * slices->q_heads[d];
     if (columns > 0 && (l->q_gated || find(lowering, (int)layer, TENSOR_ROLE_ATTN_GATE) != NULL))
@@ -211,18 +280,23 @@ static void attention_tail(struct lowering *lowering, uint32_t layer, uint32_t d
 /* Whole, on one device: llama.cpp has no tensor split for it. */
 static void latent_head(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
-    static const enum tensor_role roles[] = {
-        TENSOR_ROLE_ATTN_Q,        TENSOR_ROLE_ATTN_Q_A, TENSOR_ROLE_ATTN_Q_B,
-        TENSOR_ROLE_ATTN_KV_A_MQA, TENSOR_ROLE_ATTN_K_B, TENSOR_ROLE_ATTN_V_B,
+    static const struct {
+        enum tensor_role role;
+        enum op_value from;
+    } products[] = {
+        {TENSOR_ROLE_ATTN_Q, OP_VALUE_NORMED},  {TENSOR_ROLE_ATTN_Q_A, OP_VALUE_NORMED},
+        {TENSOR_ROLE_ATTN_Q_B, OP_VALUE_QUERY}, {TENSOR_ROLE_ATTN_KV_A_MQA, OP_VALUE_NORMED},
+        {TENSOR_ROLE_ATTN_K_B, OP_VALUE_QUERY}, {TENSOR_ROLE_ATTN_V_B, OP_VALUE_ATTENDED},
     };
 
     lowering->program->not_executable = "latent attention";
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
-        const struct model_tensor *weight = find(lowering, (int)layer, roles[i]);
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        const struct model_tensor *weight = find(lowering, (int)layer, products[i].role);
 
         if (weight != NULL)
             matmul_task(lowering, d, (int)layer, weight, (struct program_slice){.axis = 1},
-                        weight->ne[1] * weight->ne[2], weight->ne[0], lowering->step.tokens, 2);
+                        weight->ne[1] * weight->ne[2], weight->ne[0], lowering->step.tokens,
+                        products[i].from, 2);
     }
     elementwise(lowering, d, (int)layer, TASK_ROPE,
                 8.0 * lowering->model->layers[layer].head_dim_k * lowering->step.tokens, 5);
@@ -262,7 +336,7 @@ static void delta_net_tail(struct lowering *lowering, uint32_t layer, uint32_t d
     const struct placement *placement = lowering->placement;
     const struct model_layer *l = &lowering->model->layers[layer];
     const struct share_slices *slices = &placement->slices[layer];
-    struct program_task task = kernel_task(TASK_DELTA_NET, 10);
+    struct program_task task = kernel_task(TASK_DELTA_NET, lowering->own ? 2 : 10);
     double share = (double)slices->gdn_k_heads[d] / l->gdn_k_heads;
     uint64_t value = (uint64_t)slices->gdn_v_heads[d] * l->gdn_state_dim;
     uint64_t key = (uint64_t)slices->gdn_k_heads[d] * l->gdn_state_dim;
@@ -279,6 +353,7 @@ static void delta_net_tail(struct lowering *lowering, uint32_t layer, uint32_t d
     if (task.heads > 0) {
         lower_op_delta_net(lowering, layer, d);
         lower_kernel(lowering, d, (int)layer, task);
+        makes_activations(lowering, d, OP_VALUE_ATTENDED);
     }
     tail_matmul(lowering, d, layer, find(lowering, (int)layer, TENSOR_ROLE_SSM_OUT),
                 (struct program_slice){.axis = 0,
@@ -298,7 +373,7 @@ static void other_projections(struct lowering *lowering, int layer, uint32_t d, 
 
         if (tensor->layer == layer && tensor->role == TENSOR_ROLE_OTHER && tensor->ne[1] > 1)
             matmul_task(lowering, d, layer, tensor, (struct program_slice){.axis = 1},
-                        tensor->ne[1], tensor->ne[0], tokens, 2);
+                        tensor->ne[1], tensor->ne[0], tokens, OP_VALUE_HIDDEN, 2);
     }
 }
 
@@ -340,8 +415,9 @@ void lower_mixer_tail(struct lowering *lowering, uint32_t layer, uint32_t d)
 /* ---- feed-forward ---- */
 
 /* gate, up, activation and down of width `width` (this device's part). At one token the
- * two products and the activation are one kernel. What the devices hold parts of ends in
- * sums; shared experts, which each has whole, in a result. */
+ * two products and the activation are one kernel in llama.cpp; in our runtime the products are
+ * one launch, and the activation quantises its result for the last one. What the devices hold
+ * parts of ends in sums; shared experts, which each has whole, in a result. */
 static void dense(struct lowering *lowering, uint32_t layer, uint32_t d,
                   const enum tensor_role roles[3], uint64_t first, uint64_t width, bool shared)
 {
@@ -349,7 +425,7 @@ static void dense(struct lowering *lowering, uint32_t layer, uint32_t d,
     uint32_t tokens = lowering->step.tokens;
     uint64_t n_embd = lowering->model->n_embd;
     const struct model_tensor *up = find(lowering, (int)layer, roles[1]);
-    bool fused = tokens == 1;
+    bool fused = tokens == 1 && !lowering->own;
 
     if (width == 0 || up == NULL || down == NULL)
         return;
@@ -360,17 +436,19 @@ static void dense(struct lowering *lowering, uint32_t layer, uint32_t d,
     if (fused)
         lower_op_glu(lowering, layer, d, 1, width);
     matmul_task(lowering, d, (int)layer, up, rows_of(first, width), width, n_embd, tokens,
-                fused ? 0 : 2);
+                OP_VALUE_NORMED, fused ? 0 : 2);
     if (!fused) {
         lower_op_glu(lowering, layer, d, 1, width);
         elementwise(lowering, d, (int)layer, TASK_GLU, 12.0 * (double)width * tokens, 1);
     }
+    makes_activations(lowering, d, OP_VALUE_FF_GATE);
     if (!shared) {
         tail_matmul(lowering, d, layer, down, columns_of(first, width), width, OP_VALUE_FF_GATE);
         return;
     }
     lower_op_shared(lowering, layer, d, down);
-    matmul_task(lowering, d, (int)layer, down, columns_of(first, width), n_embd, width, tokens, 2);
+    matmul_task(lowering, d, (int)layer, down, columns_of(first, width), n_embd, width, tokens,
+                OP_VALUE_FF_GATE, 2);
 }
 
 /* Experts that a batch touches when the router chooses them evenly. */
@@ -385,7 +463,7 @@ static double touched(const struct model_layer *l, uint32_t tokens)
 
 static void expert_product(struct lowering *lowering, uint32_t layer, uint32_t d,
                            const struct model_tensor *weight, struct program_slice slice,
-                           uint64_t rows, uint64_t columns)
+                           uint64_t rows, uint64_t columns, enum op_value from)
 {
     const struct model_layer *l = &lowering->model->layers[layer];
     struct program_task task = kernel_task(TASK_EXPERTS, 2);
@@ -405,7 +483,7 @@ static void expert_product(struct lowering *lowering, uint32_t layer, uint32_t d
         task.experts * (double)rows * (double)tensor_type_row_bytes(weight->type, columns) +
         4.0 * (double)rows * task.tokens * l->n_expert_used;
     task.input_bytes = quantising_bytes(weight->type, (double)columns * task.tokens);
-    lower_kernel(lowering, d, (int)layer, task);
+    add_product(lowering, d, (int)layer, from, task);
 }
 
 static void experts(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -427,6 +505,19 @@ static void experts(struct lowering *lowering, uint32_t layer, uint32_t d)
     lower_expert_products(lowering, layer, d);
 }
 
+/* Weighted and added in f32 by llama.cpp; our products have weighted fixed-point sums, which one
+ * kernel adds. */
+static void sum_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    double values = (double)lowering->model->n_embd * lowering->step.tokens;
+    uint32_t used = lowering->model->layers[layer].n_expert_used;
+
+    if (lowering->own)
+        elementwise(lowering, d, (int)layer, TASK_ADD, 8.0 * values * (used + 1), 1);
+    else
+        elementwise(lowering, d, (int)layer, TASK_ADD, 4.0 * values * (2 * used + 1), 2);
+}
+
 /* What is computed with the chosen experts, wherever they are. */
 void lower_expert_products(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
@@ -440,22 +531,22 @@ void lower_expert_products(struct lowering *lowering, uint32_t layer, uint32_t d
 
     fused.segments = 2;
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_EXPS), rows,
-                   width, n_embd);
+                   width, n_embd, OP_VALUE_NORMED);
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_UP_EXPS), rows,
-                   width, n_embd);
+                   width, n_embd, OP_VALUE_NORMED);
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_GATE_UP_EXPS),
-                   fused, 2 * width, n_embd);
+                   fused, 2 * width, n_embd, OP_VALUE_NORMED);
     if (width > 0) {
         lower_op_glu(lowering, layer, d, l->n_expert_used, width);
         elementwise(lowering, d, (int)layer, TASK_GLU,
                     12.0 * (double)width * l->n_expert_used * tokens, 1);
+        makes_activations(lowering, d, OP_VALUE_FF_GATE);
     }
     expert_product(lowering, layer, d, find(lowering, (int)layer, TENSOR_ROLE_FFN_DOWN_EXPS),
-                   columns_of(first, width), n_embd, width);
+                   columns_of(first, width), n_embd, width, OP_VALUE_FF_GATE);
     if (width > 0 && !lowering->on_host)
         lowering->tail[d] = (uint32_t)lowering->program->task_count - 1;
-    elementwise(lowering, d, (int)layer, TASK_ADD,
-                4.0 * (double)n_embd * tokens * (2 * l->n_expert_used + 1), 2);
+    sum_experts(lowering, layer, d);
 }
 
 void lower_dense(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -503,7 +594,8 @@ void lower_output_head(struct lowering *lowering, uint32_t d)
     lower_op_head_norm(lowering, d);
     elementwise(lowering, d, -1, TASK_NORM, 20.0 * lowering->model->n_embd * lowering->step.outputs,
                 2);
+    makes_activations(lowering, d, OP_VALUE_NORMED);
     lower_op_head(lowering, d, output, rows_of(first, rows), rows);
     matmul_task(lowering, d, -1, output, rows_of(first, rows), rows, lowering->model->n_embd,
-                lowering->step.outputs, 2);
+                lowering->step.outputs, OP_VALUE_NORMED, 2);
 }

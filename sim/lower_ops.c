@@ -369,7 +369,7 @@ void lower_attention_ops(struct lowering *lowering, uint32_t layer, uint32_t d)
         lower_op_attend(lowering, layer, d, -1);
         return;
     }
-    if (placement->plan.delivery_depth == 0) {
+    if (!lower_sends_ahead(lowering)) {
         lower_op_attend(lowering, layer, d, 0);
         return;
     }

@@ -18,9 +18,24 @@ enum { LOWER_RING_PLACES = PLAN_DELIVERY_DEPTH_MAX + 1 };
 
 struct lower_ring {
     uint32_t next_layer; /* the first whose window has not been sent */
+    uint32_t next_state; /* the first whose recurrent state has not */
     uint32_t sent_count, used_count;
     uint32_t place;                   /* count of the window that the layer under way attends to */
     uint32_t sent[LOWER_RING_PLACES]; /* last copy of each window under way */
+};
+
+/* New rows of a layer on their way into the host's cache. */
+struct lower_rows {
+    int32_t layer;                      /* -1: none are under way */
+    uint32_t sent[MACHINE_DEVICES_MAX]; /* last copy from each device; LOWER_NO_TASK: none */
+    uint32_t leaving; /* bit d: nothing has waited yet until device d's rows have left it */
+};
+
+/* What a device's products have of activations: our runtime quantises them where they are made. */
+struct lower_activations {
+    enum op_value quantised; /* OP_VALUE_NONE: none are there */
+    enum op_value input;     /* of the last product ... */
+    uint32_t product;        /* ... and its task */
 };
 
 struct lowering {
@@ -28,6 +43,7 @@ struct lowering {
     const struct placement *placement;
     const struct model *model;
     struct program_step step;
+    bool own;    /* our runtime issues the step: docs/time-model.md, "Our own schedule" */
     bool direct; /* kernels are launched one by one; else parts are replayed graphs */
     uint32_t tail[MACHINE_DEVICES_MAX]; /* the projection that ends a part, per device;
                                            LOWER_NO_TASK: the device has none */
@@ -42,6 +58,11 @@ struct lowering {
     uint32_t open; /* bit d: device d's current graph part has been launched */
     uint32_t attention[MACHINE_DEVICES_MAX]; /* the last attention of each device */
     struct lower_ring rings[MACHINE_DEVICES_MAX];
+    struct lower_rows rows;
+    struct lower_activations activations[MACHINE_DEVICES_MAX];
+    uint32_t *states;    /* per layer: the copy that brings its recurrent state; NULL: not used */
+    uint32_t states_out; /* bit d: a recurrent state is on its way from device d to the host */
+    uint32_t sums_sent;  /* the last copy of the host's sums; LOWER_NO_TASK: none */
     size_t task_capacity, dependency_capacity;
     struct error *err;
     bool failed;
@@ -69,6 +90,12 @@ uint32_t lower_streams(const struct lowering *lowering);
 /** Ends device `d`'s current graph part: the next kernel is launched anew. */
 void lower_break(struct lowering *lowering, uint32_t d);
 
+/** What the host thread pays for one more task of device `d`'s graph part: 1 where it begins. */
+uint32_t lower_launch(struct lowering *lowering, uint32_t d);
+
+/** Device `d`'s compute queue goes on when task `on` has ended. */
+void lower_wait(struct lowering *lowering, uint32_t d, int layer, uint32_t on);
+
 /** A step of the host thread itself, over `bytes` of host memory. */
 uint32_t lower_host(struct lowering *lowering, enum task_kind kind, int layer, double bytes,
                     uint32_t launches);
@@ -79,6 +106,18 @@ void lower_sync(struct lowering *lowering, uint32_t d, uint32_t calls);
 
 /** A copy between host and device that the host thread waits for, not appended yet. */
 struct program_task lower_blocking_copy(enum task_kind kind, uint32_t d, int layer, double bytes);
+
+/**
+ * Appends a copy behind its device's last kernel, which made what is copied, or was the last to
+ * read what the copy overwrites.
+ */
+uint32_t lower_add_behind(struct lowering *lowering, struct program_task copy);
+
+/** A copy of what the host thread computes with next. */
+void lower_to_host(struct lowering *lowering, struct program_task copy);
+
+/** A copy of what the host has computed; the device's next kernel works with it. */
+uint32_t lower_to_device(struct lowering *lowering, struct program_task copy);
 
 /* Layers on the host (lower_host.c): whether a large batch computes block `layer` on device
  * 0 all the same; whether device `d` computes part of it in this step; the block, or the
@@ -93,11 +132,22 @@ void lower_ship_weights(struct lowering *lowering, uint32_t layer);
  * else the CPU computes them. */
 void lower_host_experts(struct lowering *lowering, uint32_t layer, uint32_t d);
 
-/* A cache or a recurrent state on the host (lower_cache.c). Where windows are sent ahead:
- * the first of them at the start of a step, the next behind each layer's attention. */
-bool lower_attends_on_host(const struct lowering *lowering, uint32_t layer, uint32_t d);
+/* Windows and recurrent states that are sent ahead (lower_ahead.c): the first of them at the
+ * start of a step, the next behind each layer's attention. */
+bool lower_sends_ahead(const struct lowering *lowering);
 void lower_begin_deliveries(struct lowering *lowering);
-void lower_send_next(struct lowering *lowering, uint32_t layer);
+void lower_await_window(struct lowering *lowering, uint32_t layer, uint32_t d);
+void lower_await_state(struct lowering *lowering, uint32_t layer, uint32_t d);
+void lower_send_next(struct lowering *lowering, uint32_t layer, uint32_t d);
+
+/* A cache or a recurrent state on the host (lower_cache.c). */
+bool lower_is_delivered(const struct lowering *lowering, uint32_t layer, uint32_t d);
+bool lower_attends_on_host(const struct lowering *lowering, uint32_t layer, uint32_t d);
+bool lower_add_window(struct lowering *lowering, uint32_t layer, uint32_t d, char part,
+                      uint32_t place, uint32_t *index);
+void lower_add_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool to_device);
+void lower_store_rows(struct lowering *lowering);
+void lower_await_rows(struct lowering *lowering, uint32_t layer, uint32_t d);
 bool lower_visits_host_cache(const struct lowering *lowering, uint32_t layer);
 void lower_visit_host_cache(struct lowering *lowering, uint32_t layer);
 void lower_visit_host_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool before);

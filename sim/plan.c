@@ -41,7 +41,7 @@ const char *plan_kv_policy_name(enum plan_kv_policy policy)
 
 const char *plan_schedule_name(enum plan_schedule schedule)
 {
-    static const char *const names[] = {"llama.cpp", "llama.cpp-fork"};
+    static const char *const names[] = {"llama.cpp", "llama.cpp-fork", "lopside"};
 
     return names[schedule];
 }
@@ -125,6 +125,8 @@ static int check_cache(const struct plan *plan, struct error *err)
             "a KV cache cannot be %s; f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0 and "
             "q5_1 can",
             plan_is_cache_type(plan->type_k) ? v->name : k->name);
+    if (plan->schedule == PLAN_SCHEDULE_LOPSIDE)
+        return 0;
     if (plan->flash_attn == PLAN_OFF && v->quantised)
         return error_set(
             err, ERROR_USAGE,
@@ -146,7 +148,7 @@ static int check_split(const struct plan *plan, const struct model *model, uint3
                          plan->main_gpu, device_count);
     if (plan->split != PLAN_SPLIT_TENSOR)
         return 0;
-    if (plan->flash_attn == PLAN_OFF)
+    if (plan->flash_attn == PLAN_OFF && plan->schedule != PLAN_SCHEDULE_LOPSIDE)
         return error_set(err, ERROR_USAGE, "-sm tensor needs flash attention; leave -fa 0 away");
     if (!plan_can_split_tensors(model->arch))
         return error_set(err, ERROR_USAGE,
@@ -163,14 +165,16 @@ static int check_split(const struct plan *plan, const struct model *model, uint3
 
 /* Without flash attention llama.cpp computes on the CPU over a cache that is there; the
  * fork does not once it pins the cache or keeps part of it on devices. Source:
- * src/llama-graph.cpp, and offload_attn_compute of the fork. */
+ * src/llama-graph.cpp, and offload_attn_compute of the fork. Our runtime has one attention,
+ * which is where the plan puts it. */
 static bool attends_on_host(const struct plan *plan)
 {
     bool fork_offloads = plan->schedule == PLAN_SCHEDULE_LLAMA_CPP_FORK &&
                          (plan->kv_pinned || plan->kv_gpu_layers > 0);
+    bool own = plan->schedule == PLAN_SCHEDULE_LOPSIDE;
 
     return plan->kv_on_host &&
-           (plan->attn_on_host || (plan->flash_attn == PLAN_OFF && !fork_offloads));
+           (plan->attn_on_host || (plan->flash_attn == PLAN_OFF && !fork_offloads && !own));
 }
 
 static int check_plan(const struct plan *plan, const struct model *model,
@@ -235,7 +239,7 @@ static void fill_defaults(struct placement *placement, uint32_t context_needed)
         placement->n_ctx = 256;
     placement->recurrent_on_device =
         !plan->kv_on_host || plan->split == PLAN_SPLIT_TENSOR ||
-        (plan->schedule == PLAN_SCHEDULE_LLAMA_CPP_FORK && plan->recurrent_on_device);
+        (plan->schedule != PLAN_SCHEDULE_LLAMA_CPP && plan->recurrent_on_device);
     placement->attn_on_host = attends_on_host(plan);
 }
 

@@ -22,6 +22,7 @@ enum plan_kv_policy {
 enum plan_schedule {
     PLAN_SCHEDULE_LLAMA_CPP,      /* llama.cpp as of August 2026 */
     PLAN_SCHEDULE_LLAMA_CPP_FORK, /* its fork with the placement flags */
+    PLAN_SCHEDULE_LOPSIDE,        /* our own runtime, with the fork's flags */
 };
 
 enum plan_tristate { PLAN_AUTO = -1, PLAN_OFF = 0, PLAN_ON = 1 };

@@ -168,6 +168,7 @@ static int read_plan(const struct trace_row *row, struct row_case *c, char *reas
 
     *plan = plan_default();
     plan->schedule = strncmp(row->engine, "llama.cpp-fork", 14) == 0 ? PLAN_SCHEDULE_LLAMA_CPP_FORK
+                     : strncmp(row->engine, "lopside", 7) == 0       ? PLAN_SCHEDULE_LOPSIDE
                                                                      : PLAN_SCHEDULE_LLAMA_CPP;
     /* Where the fork branched off, it still had the rules of llama.cpp. */
     if (c->metric == ROW_STATUS && strstr(row->engine, " base ") != NULL)

@@ -81,14 +81,14 @@ static bool read_number(const char *flag, const char *value, struct plan *plan)
 static void read_word(const char *flag, const char *value, struct plan *plan)
 {
     static const char *const splits[] = {"none", "layer", "tensor"};
-    static const char *const engines[] = {"llama.cpp", "llama.cpp-fork"};
+    static const char *const engines[] = {"llama.cpp", "llama.cpp-fork", "lopside"};
     static const char *const policies[] = {"layer-order", "round-robin", "slowest-first"};
     static const char *const switches[] = {"auto", "0", "1"};
 
     if (strcmp(flag, "-sm") == 0)
         plan->split = (enum plan_split)find_word(value, splits, 3);
     else if (strcmp(flag, "-engine") == 0)
-        plan->schedule = (enum plan_schedule)find_word(value, engines, 2);
+        plan->schedule = (enum plan_schedule)find_word(value, engines, 3);
     else if (strcmp(flag, "-kvp") == 0)
         plan->kv_policy = (enum plan_kv_policy)find_word(value, policies, 3);
     else if (strcmp(flag, "-fa") == 0)

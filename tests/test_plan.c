@@ -43,6 +43,7 @@ START_TEST(names_are_the_words_of_the_flags)
     ck_assert_str_eq(plan_kv_policy_name(PLAN_KV_SLOWEST_FIRST), "slowest-first");
     ck_assert_str_eq(plan_schedule_name(PLAN_SCHEDULE_LLAMA_CPP), "llama.cpp");
     ck_assert_str_eq(plan_schedule_name(PLAN_SCHEDULE_LLAMA_CPP_FORK), "llama.cpp-fork");
+    ck_assert_str_eq(plan_schedule_name(PLAN_SCHEDULE_LOPSIDE), "lopside");
 }
 END_TEST
 
