@@ -306,9 +306,9 @@ static bool goes_on(const struct cuda_executor *executor, size_t index)
     const struct program_task *task = &program->tasks[index], *next = task + 1;
 
     return index + 1 < program->task_count && executor->lockstep == nullptr &&
-           executor->trace == nullptr && !executor->awaited[index] && !task->blocking &&
-           task->op_count > 0 && next->op_count > 0 && next->queues == task->queues &&
-           next->dependency_count == 0 && executor->slowdowns[task->device] <= 1 &&
+           !executor->awaited[index] && !task->blocking && task->op_count > 0 &&
+           next->op_count > 0 && next->queues == task->queues && next->dependency_count == 0 &&
+           executor->slowdowns[task->device] <= 1 &&
            cuda_products_go_on(executor, &program->ops[task->op_first + task->op_count - 1],
                                &program->ops[next->op_first]);
 }
@@ -354,16 +354,36 @@ static int mark_done(struct cuda_executor *executor, size_t index, const struct 
 
 /* ---- stamps and pacing ---- */
 
+/* The task's products go into the launch that waits for more. */
+static bool joins(const struct cuda_executor *executor, const struct program_task *task)
+{
+    return task->device >= 0 && executor->pending[task->device].count > 0;
+}
+
 static int start_stamps(struct cuda_executor *executor, size_t index, const struct holding *holding,
                         struct error *err)
 {
     const struct cuda_lane *lane = holding->lead_count > 0 ? holding->leads[0] : nullptr;
 
-    if (executor->trace != nullptr &&
-        cuda_trace_start(executor->trace, index, lane != nullptr ? lane->gpu : -1,
-                         lane != nullptr ? lane->stream : nullptr, err) != 0)
-        return -1;
-    return 0;
+    if (executor->trace == nullptr)
+        return 0;
+    return cuda_trace_start(executor->trace, index, lane != nullptr ? lane->gpu : -1,
+                            lane != nullptr ? lane->stream : nullptr,
+                            joins(executor, &executor->program->tasks[index]), err);
+}
+
+/* Whether more than the next kernel on the task's stream goes on when it ends. */
+static bool end_is_awaited(const struct cuda_executor *executor, size_t index)
+{
+    const struct program *program = executor->program;
+    uint64_t queues = program->tasks[index].queues;
+
+    if (executor->awaited[index] || program->tasks[index].blocking)
+        return true;
+    for (size_t i = index + 1; i < program->task_count; i++)
+        if ((program->tasks[i].queues & queues) != 0)
+            return program_task_class(program->tasks[i].kind) != TASK_CLASS_KERNEL;
+    return true;
 }
 
 static int stop_stamps(struct cuda_executor *executor, size_t index, const struct holding *holding,
@@ -374,7 +394,9 @@ static int stop_stamps(struct cuda_executor *executor, size_t index, const struc
     if (executor->trace == nullptr)
         return 0;
     return cuda_trace_stop(executor->trace, index, lane != nullptr ? lane->gpu : -1,
-                           lane != nullptr ? lane->stream : nullptr, err);
+                           lane != nullptr ? lane->stream : nullptr,
+                           end_is_awaited(executor, index),
+                           joins(executor, &executor->program->tasks[index]), err);
 }
 
 /* How much longer a task shall take: a factor for kernels, a least time for copies. */
@@ -599,10 +621,10 @@ static bool lockstep_is(const char *word)
     return given != nullptr && strcmp(given, word) == 0;
 }
 
-/* Stamps and waits are between tasks, so there are no graphs then. */
+/* Waits are between tasks, so there are no graphs then. */
 static bool is_slowed(const struct cuda_executor *executor)
 {
-    bool slowed = executor->trace != nullptr;
+    bool slowed = false;
 
     for (int d = 0; d < MACHINE_DEVICES_MAX; d++)
         slowed = slowed || executor->slowdowns[d] > 1 || executor->link_gbs[d] > 0;

@@ -69,6 +69,17 @@ static bool is_capturable(const struct program *program, const struct program_ta
     return is_devices(program, task);
 }
 
+/* A run begins where something before it is awaited: the whole graph would wait for it. */
+static bool awaits_before(const struct program *program, size_t task, size_t first)
+{
+    const struct program_task *this_one = &program->tasks[task];
+
+    for (uint32_t d = 0; d < this_one->dependency_count; d++)
+        if (program->dependencies[this_one->dependency_first + d] < first)
+            return true;
+    return false;
+}
+
 size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first)
 {
     const struct program *program = executor->program;
@@ -76,7 +87,8 @@ size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first)
 
     if (executor->graphs == nullptr)
         return first;
-    while (end < program->task_count && is_capturable(program, &program->tasks[end]))
+    while (end < program->task_count && is_capturable(program, &program->tasks[end]) &&
+           (end == first || !awaits_before(program, end, first)))
         end++;
     return end - first >= SHORTEST ? end : first;
 }
@@ -153,14 +165,30 @@ static struct cuda_lane *origin_of(struct cuda_executor *executor, size_t first)
     return &executor->lanes[q];
 }
 
-/* All lanes begin behind `origin`, or end before it goes on. */
-static int fork_or_join(struct cuda_executor *executor, struct cuda_lane *origin, bool fork,
-                        struct error *err)
+/* The lanes on which the run's tasks are, and those beside that its sums may take. */
+static uint64_t lanes_of(const struct cuda_executor *executor, size_t first, size_t end)
+{
+    const struct program *program = executor->program;
+    uint32_t queues = 3 * executor->placement->device_count;
+    uint64_t lanes = 0;
+
+    for (size_t i = first; i < end; i++) {
+        lanes |= program->tasks[i].queues >> PROGRAM_QUEUE_DEVICES & ((UINT64_C(1) << queues) - 1);
+        if (program_task_class(program->tasks[i].kind) == TASK_CLASS_COLLECTIVE)
+            lanes |= ((UINT64_C(1) << executor->gpu_count) - 1) << queues;
+    }
+    return lanes;
+}
+
+/* Lanes begin behind `origin`, or end before it goes on. */
+static int fork_or_join(struct cuda_executor *executor, uint64_t lanes, struct cuda_lane *origin,
+                        bool fork, struct error *err)
 {
     for (uint32_t l = 0; l < executor->lane_count; l++) {
         struct cuda_lane *lane = &executor->lanes[l];
 
-        if (cuda_wait_for_lane(fork ? lane : origin, fork ? origin : lane, err) != 0)
+        if ((lanes >> l & 1) != 0 &&
+            cuda_wait_for_lane(fork ? lane : origin, fork ? origin : lane, err) != 0)
             return -1;
     }
     return 0;
@@ -185,7 +213,7 @@ static int await_earlier(struct cuda_executor *executor, size_t first, size_t en
 }
 
 /* Captures the run; `graph` stays NULL where that fails. */
-static void capture(struct cuda_executor *executor, size_t first, size_t end,
+static void capture(struct cuda_executor *executor, size_t first, size_t end, uint64_t lanes,
                     struct cuda_lane *origin, cudaGraphExec_t *graph)
 {
     cudaGraph_t captured = nullptr;
@@ -198,9 +226,9 @@ static void capture(struct cuda_executor *executor, size_t first, size_t end,
         return;
     }
     executor->captured_from = first;
-    complete = fork_or_join(executor, origin, true, &ignored) == 0 &&
+    complete = fork_or_join(executor, lanes, origin, true, &ignored) == 0 &&
                run_each(executor, first, end, &ignored) == 0 &&
-               fork_or_join(executor, origin, false, &ignored) == 0;
+               fork_or_join(executor, lanes, origin, false, &ignored) == 0;
     executor->captured_from = 0;
     cudaSetDevice(executor->gpus[origin->gpu]);
     if (cudaStreamEndCapture(origin->stream, &captured) == cudaSuccess && complete &&
@@ -235,23 +263,24 @@ int cuda_graphs_run(struct cuda_executor *executor, size_t first, size_t end, st
 {
     struct entry *entry = find_entry(executor->graphs, hash_of(executor, first, end));
     struct cuda_lane *origin = origin_of(executor, first);
+    uint64_t lanes = lanes_of(executor, first, end);
 
     memset(executor->quantised, 0, sizeof executor->quantised);
     entry->seen++;
     if (entry->seen < 3 || entry->refused)
         return run_each(executor, first, end, err);
     if (entry->graph == nullptr) {
-        capture(executor, first, end, origin, &entry->graph);
+        capture(executor, first, end, lanes, origin, &entry->graph);
         memset(executor->quantised, 0, sizeof executor->quantised);
         entry->refused = entry->graph == nullptr;
         if (entry->refused)
             return run_each(executor, first, end, err);
     }
-    if (fork_or_join(executor, origin, false, err) != 0 ||
+    if (fork_or_join(executor, lanes, origin, false, err) != 0 ||
         await_earlier(executor, first, end, origin, err) != 0 ||
         cuda_check(cudaSetDevice(executor->gpus[origin->gpu]), "cudaSetDevice", err) != 0 ||
         cuda_check(cudaGraphLaunch(entry->graph, origin->stream), "cudaGraphLaunch", err) != 0 ||
-        fork_or_join(executor, origin, true, err) != 0)
+        fork_or_join(executor, lanes, origin, true, err) != 0)
         return -1;
     return mark_done(executor, first, end, origin, err);
 }

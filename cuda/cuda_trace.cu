@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cuda/cuda_check.h"
+#include "cuda/launch.cuh"
 
 extern "C" {
 #include "ref/host_probe.h"
@@ -15,14 +16,25 @@ namespace
 
 struct stamp {
     int gpu; /* below 0: the host */
-    cudaEvent_t begin, end;
-    double begin_s, end_s; /* of the host */
+    cudaStream_t stream;
+    bool joins;            /* it shares the launch of the task before it on the stream */
+    double begin_s, end_s; /* of the host's clock */
 };
 
-struct pool {
-    cudaEvent_t *events;
-    size_t used, count;
+/* Of one GPU. */
+struct gpu_clock {
+    uint64_t *times; /* its memory: start and end of each task, in ns; 0: none */
+    size_t capacity; /* tasks */
+    double ahead_s;  /* of the host's clock over its own */
 };
+
+/* When what comes later on a stream starts. */
+struct later {
+    cudaStream_t stream;
+    double begin_s;
+};
+
+enum { METERS = 3, STREAMS_MAX = 4 * MACHINE_DEVICES_MAX };
 
 } /* namespace */
 
@@ -31,34 +43,14 @@ struct cuda_trace {
     char path[160];
     int gpus[MACHINE_DEVICES_MAX];
     uint32_t gpu_count;
-    struct pool pools[MACHINE_DEVICES_MAX];
-    cudaEvent_t bases[MACHINE_DEVICES_MAX];
+    struct gpu_clock clocks[MACHINE_DEVICES_MAX];
+    uint64_t *times; /* the host's copy */
     const struct program *program;
     struct stamp *stamps;
     size_t capacity;
     double base_s;
     uint32_t step;
 };
-
-static int take(struct cuda_trace *trace, int gpu, cudaEvent_t *event, struct error *err)
-{
-    struct pool *pool = &trace->pools[gpu];
-
-    if (pool->used == pool->count) {
-        size_t count = pool->count > 0 ? 2 * pool->count : 256;
-        cudaEvent_t *grown = (cudaEvent_t *)realloc(pool->events, count * sizeof *grown);
-
-        if (grown == nullptr)
-            return error_set(err, ERROR_MEMORY, "no memory for %zu events", count);
-        pool->events = grown;
-        cudaSetDevice(trace->gpus[gpu]);
-        for (; pool->count < count; pool->count++)
-            if (cuda_check(cudaEventCreate(&grown[pool->count]), "cudaEventCreate", err) != 0)
-                return -1;
-    }
-    *event = pool->events[pool->used++];
-    return 0;
-}
 
 struct cuda_trace *cuda_trace_new(const char *path, const int *gpus, uint32_t gpu_count,
                                   struct error *err)
@@ -89,60 +81,123 @@ int cuda_trace_free(struct cuda_trace *trace, struct error *err)
         return 0;
     for (uint32_t g = 0; g < trace->gpu_count; g++) {
         cudaSetDevice(trace->gpus[g]);
-        for (size_t i = 0; i < trace->pools[g].count; i++)
-            cudaEventDestroy(trace->pools[g].events[i]);
-        free(trace->pools[g].events);
+        cudaFree(trace->clocks[g].times);
     }
     if (trace->file != nullptr && fclose(trace->file) != 0)
         status = error_set(err, ERROR_IO, "%s cannot be written", trace->path);
     free(trace->stamps);
+    free(trace->times);
     free(trace);
     return status;
 }
 
+/* ---- a step begins ---- */
+
+static int make_room(struct cuda_trace *trace, size_t count, struct error *err)
+{
+    if (count <= trace->capacity)
+        return 0;
+    free(trace->stamps);
+    free(trace->times);
+    trace->capacity = 0;
+    trace->stamps = (struct stamp *)calloc(count, sizeof *trace->stamps);
+    trace->times = (uint64_t *)calloc(2 * count, sizeof *trace->times);
+    if (trace->stamps == nullptr || trace->times == nullptr)
+        return error_set(err, ERROR_MEMORY, "no memory for %zu stamps", count);
+    for (uint32_t g = 0; g < trace->gpu_count; g++) {
+        struct gpu_clock *clock = &trace->clocks[g];
+
+        if (cuda_check(cudaSetDevice(trace->gpus[g]), "cudaSetDevice", err) != 0)
+            return -1;
+        cudaFree(clock->times);
+        clock->times = nullptr;
+        if (cuda_allocate((void **)&clock->times, 2 * count * sizeof(uint64_t), (int)g, "stamps",
+                          err) != 0)
+            return -1;
+    }
+    trace->capacity = count;
+    return 0;
+}
+
+/* The GPU's clock against the host's: of some readings the one that took least time. */
+static int meet_clock(struct gpu_clock *clock, struct error *err)
+{
+    double least_s = 1e9;
+
+    for (int i = 0; i < METERS; i++) {
+        double before_s = host_probe_now_s(), after_s;
+        uint64_t now = 0;
+
+        launch_stamp(launch_stamp_at(clock->times), nullptr);
+        if (cuda_check(cudaStreamSynchronize(nullptr), "reading the GPU's clock", err) != 0)
+            return -1;
+        after_s = host_probe_now_s();
+        if (cuda_check(cudaMemcpy(&now, clock->times, sizeof now, cudaMemcpyDeviceToHost),
+                       "cudaMemcpy", err) != 0)
+            return -1;
+        if (after_s - before_s < least_s) {
+            least_s = after_s - before_s;
+            clock->ahead_s = (before_s + after_s) / 2 - (double)now * 1e-9;
+        }
+    }
+    return 0;
+}
+
 int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, struct error *err)
 {
-    if (program->task_count > trace->capacity) {
-        struct stamp *grown =
-            (struct stamp *)realloc(trace->stamps, program->task_count * sizeof *grown);
+    size_t count = program->task_count;
 
-        if (grown == nullptr)
-            return error_set(err, ERROR_MEMORY, "no memory for %zu stamps", program->task_count);
-        trace->stamps = grown;
-        trace->capacity = program->task_count;
-    }
-    memset(trace->stamps, 0, program->task_count * sizeof *trace->stamps);
+    if (make_room(trace, count, err) != 0)
+        return -1;
+    memset(trace->stamps, 0, count * sizeof *trace->stamps);
     trace->program = program;
     for (uint32_t g = 0; g < trace->gpu_count; g++) {
-        trace->pools[g].used = 0;
-        if (take(trace, (int)g, &trace->bases[g], err) != 0)
-            return -1;
-        cudaSetDevice(trace->gpus[g]);
-        if (cuda_check(cudaEventRecord(trace->bases[g], nullptr), "cudaEventRecord", err) != 0 ||
-            cuda_check(cudaEventSynchronize(trace->bases[g]), "cudaEventSynchronize", err) != 0)
+        struct gpu_clock *clock = &trace->clocks[g];
+
+        if (cuda_check(cudaSetDevice(trace->gpus[g]), "cudaSetDevice", err) != 0 ||
+            meet_clock(clock, err) != 0 ||
+            cuda_check(cudaMemset(clock->times, 0, 2 * count * sizeof(uint64_t)), "cudaMemset",
+                       err) != 0 ||
+            cuda_check(cudaDeviceSynchronize(), "waiting for the GPU", err) != 0)
             return -1;
     }
     trace->base_s = host_probe_now_s();
     return 0;
 }
 
+/* ---- tasks ---- */
+
+static bool starts_with_kernel(const struct program_task *task)
+{
+    return program_task_class(task->kind) == TASK_CLASS_KERNEL;
+}
+
 int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t stream,
-                     struct error *err)
+                     bool joins, struct error *err)
 {
     struct stamp *stamp = &trace->stamps[task];
+    struct launch_stamp start;
 
     stamp->gpu = gpu;
+    stamp->stream = stream;
+    stamp->joins = joins;
     if (gpu < 0) {
         stamp->begin_s = host_probe_now_s();
         return 0;
     }
-    if (take(trace, gpu, &stamp->begin, err) != 0)
-        return -1;
-    return cuda_check(cudaEventRecord(stamp->begin, stream), "cudaEventRecord", err);
+    if (joins)
+        return 0;
+    start = launch_stamp_at(trace->clocks[gpu].times + 2 * task);
+    if (starts_with_kernel(&trace->program->tasks[task])) {
+        launch_set_stamp(start);
+        return 0;
+    }
+    launch_stamp(start, stream);
+    return cuda_launched("a stamp", err);
 }
 
 int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t stream,
-                    struct error *err)
+                    bool awaited, bool goes_on, struct error *err)
 {
     struct stamp *stamp = &trace->stamps[task];
 
@@ -150,44 +205,127 @@ int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t
         stamp->end_s = host_probe_now_s();
         return 0;
     }
-    if (take(trace, gpu, &stamp->end, err) != 0)
+    if (goes_on)
+        return 0;
+    launch_take_stamp(); /* a task without kernels has left it */
+    if (!awaited && starts_with_kernel(&trace->program->tasks[task]))
+        return 0;
+    launch_stamp(launch_stamp_at(trace->clocks[gpu].times + 2 * task + 1), stream);
+    return cuda_launched("a stamp", err);
+}
+
+/* ---- a step has ended ---- */
+
+/* Host's seconds of what the GPU left, 0 where it left nothing. */
+static int read_times(struct cuda_trace *trace, uint32_t gpu, struct error *err)
+{
+    const struct gpu_clock *clock = &trace->clocks[gpu];
+    size_t count = trace->program->task_count;
+
+    if (cuda_check(cudaSetDevice(trace->gpus[gpu]), "cudaSetDevice", err) != 0 ||
+        cuda_check(cudaMemcpy(trace->times, clock->times, 2 * count * sizeof(uint64_t),
+                              cudaMemcpyDeviceToHost),
+                   "cudaMemcpy", err) != 0)
         return -1;
-    return cuda_check(cudaEventRecord(stamp->end, stream), "cudaEventRecord", err);
+    for (size_t i = 0; i < count; i++) {
+        struct stamp *stamp = &trace->stamps[i];
+        uint64_t begin = trace->times[2 * i], end = trace->times[2 * i + 1];
+
+        if (stamp->stream == nullptr || stamp->gpu != (int)gpu)
+            continue;
+        stamp->begin_s = begin != 0 ? (double)begin * 1e-9 + clock->ahead_s : 0;
+        stamp->end_s = end != 0 ? (double)end * 1e-9 + clock->ahead_s : 0;
+    }
+    return 0;
+}
+
+static struct later *find_later(struct later *later, uint32_t *count, cudaStream_t stream)
+{
+    for (uint32_t i = 0; i < *count; i++)
+        if (later[i].stream == stream)
+            return &later[i];
+    if (*count == STREAMS_MAX)
+        return &later[0];
+    later[*count].stream = stream;
+    later[*count].begin_s = 0;
+    return &later[(*count)++];
+}
+
+/* Tasks whose end nobody stamped end where the next one on their stream starts; those without a
+ * start have no time of their own. */
+static void close_tasks(struct cuda_trace *trace)
+{
+    struct later later[STREAMS_MAX];
+    uint32_t count = 0;
+
+    for (size_t i = trace->program->task_count; i-- > 0;) {
+        struct stamp *stamp = &trace->stamps[i];
+        struct later *next;
+
+        if (stamp->stream == nullptr)
+            continue;
+        next = find_later(later, &count, stamp->stream);
+        if (stamp->end_s == 0)
+            stamp->end_s = next->begin_s != 0 ? next->begin_s : stamp->begin_s;
+        if (stamp->begin_s == 0 && !stamp->joins)
+            stamp->begin_s = stamp->end_s;
+        next->begin_s = stamp->joins ? stamp->end_s : stamp->begin_s;
+    }
+}
+
+/* Tasks of one launch follow each other, each for its part of the bytes. */
+static void share_launches(struct cuda_trace *trace)
+{
+    const struct program *program = trace->program;
+    size_t count = program->task_count;
+
+    for (size_t i = 0; i < count; i++) {
+        struct stamp *stamp = &trace->stamps[i];
+        double bytes = program->tasks[i].bytes, begin_s = stamp->begin_s, whole_s;
+        size_t end = i + 1;
+
+        if (stamp->stream == nullptr || stamp->joins)
+            continue;
+        for (; end < count && trace->stamps[end].joins; end++)
+            bytes += program->tasks[end].bytes;
+        if (end == i + 1)
+            continue;
+        whole_s = trace->stamps[end - 1].end_s - begin_s;
+        for (size_t j = i; j < end; j++) {
+            trace->stamps[j].begin_s = begin_s;
+            begin_s += bytes > 0 ? whole_s * program->tasks[j].bytes / bytes : 0;
+            trace->stamps[j].end_s = begin_s;
+        }
+    }
+}
+
+static void write_task(struct cuda_trace *trace, size_t index)
+{
+    const struct program *program = trace->program;
+    const struct program_task *task = &program->tasks[index];
+    const struct stamp *stamp = &trace->stamps[index];
+    char queue[48];
+
+    program_queue_name(task, program->placement, queue, sizeof queue);
+    fprintf(trace->file,
+            "{\"step\": %u, \"task\": %zu, \"kind\": \"%s\", \"queue\": \"%s\", \"layer\": %d",
+            trace->step, index, program_task_name(task->kind), queue, task->layer);
+    if (task->tensor >= 0)
+        fprintf(trace->file, ", \"tensor\": \"%s\"",
+                program->placement->model->tensors[task->tensor].name);
+    fprintf(trace->file, ", \"start_us\": %.2f, \"end_us\": %.2f}\n",
+            (stamp->begin_s - trace->base_s) * 1e6, (stamp->end_s - trace->base_s) * 1e6);
 }
 
 int cuda_trace_end(struct cuda_trace *trace, struct error *err)
 {
-    const struct program *program = trace->program;
-
-    for (size_t i = 0; i < program->task_count; i++) {
-        const struct stamp *stamp = &trace->stamps[i];
-        const struct program_task *task = &program->tasks[i];
-        double begin_us = (stamp->begin_s - trace->base_s) * 1e6;
-        double end_us = (stamp->end_s - trace->base_s) * 1e6;
-        char queue[48];
-
-        if (stamp->gpu >= 0) {
-            float begin_ms = 0, end_ms = 0;
-
-            if (stamp->begin == nullptr || stamp->end == nullptr)
-                continue;
-            if (cuda_check(cudaEventElapsedTime(&begin_ms, trace->bases[stamp->gpu], stamp->begin),
-                           "cudaEventElapsedTime", err) != 0 ||
-                cuda_check(cudaEventElapsedTime(&end_ms, trace->bases[stamp->gpu], stamp->end),
-                           "cudaEventElapsedTime", err) != 0)
-                return -1;
-            begin_us = begin_ms * 1e3;
-            end_us = end_ms * 1e3;
-        }
-        program_queue_name(task, program->placement, queue, sizeof queue);
-        fprintf(trace->file,
-                "{\"step\": %u, \"task\": %zu, \"kind\": \"%s\", \"queue\": \"%s\", \"layer\": %d",
-                trace->step, i, program_task_name(task->kind), queue, task->layer);
-        if (task->tensor >= 0)
-            fprintf(trace->file, ", \"tensor\": \"%s\"",
-                    program->placement->model->tensors[task->tensor].name);
-        fprintf(trace->file, ", \"start_us\": %.2f, \"end_us\": %.2f}\n", begin_us, end_us);
-    }
+    for (uint32_t g = 0; g < trace->gpu_count; g++)
+        if (read_times(trace, g, err) != 0)
+            return -1;
+    close_tasks(trace);
+    share_launches(trace);
+    for (size_t i = 0; i < trace->program->task_count; i++)
+        write_task(trace, i);
     trace->step++;
     return 0;
 }

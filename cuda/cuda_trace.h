@@ -17,9 +17,12 @@ struct cuda_trace; /* see cuda_trace.cu */
  *     {"step": 0, "task": 12, "kind": "matmul", "queue": "CUDA0", "layer": 3,
  *      "tensor": "blk.3.attn_q.weight", "start_us": 120.5, "end_us": 131.0}
  *
- * Times count from the start of the step. Tasks of devices are stamped by events on their
- * streams; those of the host by its clock. Clocks meet at the start of each step, when all
- * devices are idle.
+ * Times count from the start of the step. Tasks of the host are timed by its clock, those of
+ * devices by theirs: a task's first kernel leaves the time at which the kernels before it had
+ * completed, which is also when the task before it on that stream ended; so kernels stay in their
+ * graphs and overlap as ever. Other tasks, and ends that somebody waits for, take a kernel of their
+ * own. Products that are one launch share its time by their bytes. Clocks meet at the start of each
+ * step, when all devices are idle.
  *
  * @return NULL with `err` set (ERROR_IO, ERROR_MEMORY)
  */
@@ -32,11 +35,22 @@ int cuda_trace_free(struct cuda_trace *trace, struct error *err);
 /** A step begins; all devices are idle. */
 int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, struct error *err);
 
-/** A task starts or ends: on a stream of GPU `gpu`, an index; on the host where it is below 0. */
+/**
+ * A task starts: on a stream of GPU `gpu`, an index; on the host where it is below 0.
+ *
+ * @param joins it goes into a launch that a task before it has begun
+ */
 int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t stream,
-                     struct error *err);
+                     bool joins, struct error *err);
+
+/**
+ * A task ends.
+ *
+ * @param awaited not just the next kernel on the stream goes on then
+ * @param goes_on the next task joins its last launch
+ */
 int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t stream,
-                    struct error *err);
+                    bool awaited, bool goes_on, struct error *err);
 
 /** The step has ended on all devices: its lines are written. */
 int cuda_trace_end(struct cuda_trace *trace, struct error *err);

@@ -33,3 +33,14 @@ struct launch_stamp launch_take_stamp(void)
     next_stamp = {};
     return stamp;
 }
+
+static __global__ void stamp_kernel(struct launch_stamp stamp)
+{
+    launch_begin(stamp);
+}
+
+void launch_stamp(struct launch_stamp stamp, cudaStream_t stream)
+{
+    launch_set_stamp(stamp);
+    launch_overlapping(stamp_kernel, dim3(1), 32, 0, stream);
+}

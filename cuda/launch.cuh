@@ -17,11 +17,21 @@ struct launch_stamp {
     uint64_t *at; /* the GPU's memory */
 };
 
+static inline struct launch_stamp launch_stamp_at(uint64_t *at)
+{
+    struct launch_stamp stamp = {at};
+
+    return stamp;
+}
+
 /** The next launch of this thread gets `stamp`. */
 void launch_set_stamp(struct launch_stamp stamp);
 
 /** What it gets, for a launch that is not made below; it is taken once. */
 struct launch_stamp launch_take_stamp(void);
+
+/** A kernel that does nothing but this. */
+void launch_stamp(struct launch_stamp stamp, cudaStream_t stream);
 
 /** Lets the kernel behind start. */
 static __device__ __forceinline__ void launch_next(void)

@@ -40,7 +40,7 @@ static struct plan plan_of(char **argv, uint32_t ubatch)
 {
     struct plan plan = plan_default();
 
-    plan.schedule = PLAN_SCHEDULE_LLAMA_CPP_FORK;
+    plan.schedule = PLAN_SCHEDULE_LOPSIDE;
     plan.split = strcmp(argv[2], "none") == 0    ? PLAN_SPLIT_NONE
                  : strcmp(argv[2], "layer") == 0 ? PLAN_SPLIT_LAYER
                                                  : PLAN_SPLIT_TENSOR;
