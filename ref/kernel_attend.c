@@ -178,7 +178,7 @@ int REF_NAME(attend)(const struct attend *attend, float *out)
             sequences = attend->tokens[t].sequence + 1;
     for (uint64_t i = 0; i < rows; i++)
         all[i].values = out + i * attend->dim_v;
-    REF_PARALLEL_FOR
+    REF_PARALLEL_FOR(rows * attend->positions * attend->dim_k)
     for (uint32_t head = 0; head < attend->kv_heads; head++) {
         struct chunk chunk = {.k = scratch + head * (scratch_k + scratch_v)};
 

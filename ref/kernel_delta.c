@@ -169,7 +169,7 @@ int REF_NAME(delta)(const struct delta *delta, float *out)
 
     if (scratch == NULL)
         return -1;
-    REF_PARALLEL_FOR
+    REF_PARALLEL_FOR(delta->v_heads * size * delta->token_count)
     for (uint32_t h = 0; h < delta->v_heads; h++)
         for (uint32_t t = 0; t < delta->token_count; t++)
             if (is_first(delta->tokens, t))

@@ -5,7 +5,7 @@
 
 void REF_NAME(glu)(const float *gate, const float *up, bool gelu, uint64_t n, float *y)
 {
-    REF_PARALLEL_FOR
+    REF_PARALLEL_FOR(n)
     for (uint64_t i = 0; i < n; i++)
         y[i] = arith_canonical((gelu ? arith_gelu_tanh(gate[i]) : arith_silu(gate[i])) * up[i]);
 }

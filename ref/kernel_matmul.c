@@ -969,11 +969,11 @@ INLINE void some_tokens_float(enum tensor_type type, const struct pass *pass, ui
         const int64_t rows = (int64_t)pass->matmul->rows;                                          \
                                                                                                    \
         if (pass->tokens == 1) {                                                                   \
-            REF_PARALLEL_FOR                                                                       \
+            REF_PARALLEL_FOR(pass->matmul->rows * pass->columns)                                   \
             for (int64_t row = 0; row < rows; row += LANES)                                        \
                 ONE_TOKEN(TENSOR_TYPE_##type, pass, (uint64_t)row);                                \
         } else {                                                                                   \
-            REF_PARALLEL_FOR                                                                       \
+            REF_PARALLEL_FOR(pass->matmul->rows * pass->columns)                                   \
             for (int64_t row = 0; row < rows; row += ROWS)                                         \
                 SOME_TOKENS(TENSOR_TYPE_##type, pass, (uint64_t)row);                              \
         }                                                                                          \
@@ -1034,7 +1034,7 @@ static void run_quantised(struct pass *pass, const float *x, uint64_t x_stride)
     uint32_t lanes = pass->tokens == 1 ? 1 : TOKENS;
     int64_t blocks = (int64_t)(pass->columns / ARITH_BLOCK);
 
-    REF_PARALLEL_FOR
+    REF_PARALLEL_FOR(blocks * ARITH_BLOCK)
     for (int64_t b = 0; b < blocks; b++) {
         size_t block = (size_t)b;
 

@@ -8,7 +8,7 @@
 void REF_NAME(rms_norm)(const float *x, const float *weight, float eps, uint64_t rows, uint64_t n,
                         float *y)
 {
-    REF_PARALLEL_FOR
+    REF_PARALLEL_FOR(rows * n)
     for (uint64_t row = 0; row < rows; row++) {
         const float *in = x + row * n;
         float *out = y + row * n;

@@ -13,11 +13,15 @@
 #define REF_EXPAND(name, variant) REF_PASTE(name, variant)
 #define REF_NAME(name) REF_EXPAND(name, REF_VARIANT)
 
-/* Runs the iterations of the loop that follows on all threads, where the build has OpenMP. */
+/* Runs the iterations of the loop that follows on all threads, where the build has OpenMP and the
+ * values that it works on, `work`, are more than waking the threads costs. */
+#define REF_PARALLEL_LEAST 16384
 #ifdef _OPENMP
-#define REF_PARALLEL_FOR _Pragma("omp parallel for schedule(static)")
+#define REF_PRAGMA(text) _Pragma(#text)
+#define REF_PARALLEL_FOR(work)                                                                     \
+    REF_PRAGMA(omp parallel for schedule(static) if ((uint64_t)(work) > REF_PARALLEL_LEAST))
 #else
-#define REF_PARALLEL_FOR
+#define REF_PARALLEL_FOR(work)
 #endif
 
 /* The functions of struct ref_kernels: KERNEL(variant, member). */
