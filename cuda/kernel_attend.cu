@@ -11,6 +11,7 @@ enum {
     HEADS = 8,           /* query heads of a block, at most */
     WEIGHTS = CHUNK + 4, /* from head to head: in other banks */
     EARLY = 64,          /* rows of V that are copied beside K */
+    EARLY_TOKENS = 8,    /* up to so many, rows come before the kernels before have ended */
     STATIC_BYTES = 2048, /* of shared memory, at most */
     DIM_MAX = 1024,
     TILE_TOKENS = 33, /* from so many on, in tiles, of heads up to TILE_DIM values, ... */
@@ -31,6 +32,7 @@ struct chunk_cut {
     uint32_t heads; /* of a block */
     uint32_t parts; /* blocks of a KV head */
     uint32_t rows, early, later;
+    bool ahead;     /* all rows have room, and those of earlier steps come ahead */
     uint32_t query; /* floats from head to head */
     uint32_t k_bytes, v_bytes;
 };
@@ -43,6 +45,7 @@ struct chunk_job {
     uint32_t kv;    /* of the cache */
     uint32_t chunk; /* of the token's */
     uint32_t count; /* positions that take part */
+    uint32_t old;   /* the first so many rows are those of earlier steps */
     const float *query;
     float *weights; /* (heads, WEIGHTS): scores first */
     char *k, *v;
@@ -354,7 +357,34 @@ static __device__ __forceinline__ void values_of(const attend_part &p, const chu
 
 /* ---- a chunk ---- */
 
-/* Copies K and V, computes scores in `weights`, then asks for the later rows of V. */
+/* How many of the listed rows no kernel of this step writes: those of positions before the
+ * sequence's first token in it. Block-wide. */
+static __device__ uint32_t count_old(const struct attend &a, uint32_t sequence, uint32_t first,
+                                     uint32_t from, uint32_t to)
+{
+    const uint32_t position = first + threadIdx.x;
+    uint32_t fresh = UINT32_MAX;
+
+    for (uint32_t t = 0; t < a.token_count; t++)
+        if (a.tokens[t].sequence == sequence)
+            fresh = min(fresh, a.tokens[t].position);
+    return (uint32_t)__syncthreads_count(position >= from && position <= to && position < fresh &&
+                                         position < a.positions &&
+                                         a.cells[(uint64_t)sequence * a.positions + position] >= 0);
+}
+
+/* Rows of K and V from `begin` to `end`, two copies in a row. */
+static __device__ void load_rows(const attend_part &p, const chunk_job &job, uint32_t begin,
+                                 uint32_t end)
+{
+    attend_copy(p.k, job.kv, job.rows + begin, end - begin, job.k + begin * p.k.stride);
+    __pipeline_commit();
+    attend_copy(p.v, job.kv, job.rows + begin, end - begin, job.v + begin * p.v.stride);
+    __pipeline_commit();
+}
+
+/* Copies K and V, or what is not on its way, computes scores in `weights`, then asks for the later
+ * rows of V. */
 static __device__ void load_and_score(const attend_part &p, const chunk_cut &cut,
                                       const chunk_job &job)
 {
@@ -364,15 +394,15 @@ static __device__ void load_and_score(const attend_part &p, const chunk_cut &cut
     for (uint32_t j = 0; j == 0 || j < job.count; j += cut.rows) {
         const uint32_t rows = job.count - j < cut.rows ? job.count - j : cut.rows;
 
-        attend_copy(p.k, job.kv, job.rows + j, rows, job.k);
-        __pipeline_commit();
-        if (j == 0) {
-            attend_copy(p.v, job.kv, job.rows, early, job.v);
-            __pipeline_commit();
-            __pipeline_wait_prior(1);
+        if (cut.ahead) {
+            load_rows(p, job, job.old, job.count);
         } else {
-            __pipeline_wait_prior(0);
+            attend_copy(p.k, job.kv, job.rows + j, rows, job.k);
+            __pipeline_commit();
+            attend_copy(p.v, job.kv, job.rows, j == 0 ? early : 0, job.v);
+            __pipeline_commit();
         }
+        __pipeline_wait_prior(1);
         __syncthreads();
         if (p.k.type == TENSOR_TYPE_F16)
             scores_of<TENSOR_TYPE_F16>(p, cut, job, j, rows);
@@ -401,9 +431,10 @@ __global__ void __launch_bounds__(THREADS, 2)
     float *query = (float *)shared;
     chunk_job job;
 
-    launch_begin(stamp);
+    launch_next();
     job.token = p.first + blockIdx.z;
 
+    /* Tokens and cells are inputs of the step: copies have brought them. */
     const struct program_token *token = &a.tokens[job.token];
     const uint32_t from = attend_first(token, a.window), position = token->position;
     const uint32_t first = (from / CHUNK + blockIdx.x) * CHUNK;
@@ -419,6 +450,11 @@ __global__ void __launch_bounds__(THREADS, 2)
     job.weights = query + cut.heads * cut.query;
     job.k = (char *)(job.weights + cut.heads * WEIGHTS);
     job.v = job.k + cut.k_bytes;
+    job.count = attend_rows(a, token->sequence, first, from, position, rows, warp_counts, nullptr);
+    job.old = cut.ahead ? count_old(a, token->sequence, first, from, position) : 0;
+    if (cut.ahead)
+        load_rows(p, job, 0, job.old);
+    launch_wait(stamp);
     for (uint32_t i = threadIdx.x; i < cut.heads * cut.query; i += THREADS) {
         const uint32_t h = i / cut.query, of_head = i % cut.query;
 
@@ -426,7 +462,6 @@ __global__ void __launch_bounds__(THREADS, 2)
                        ? a.query[((uint64_t)job.token * a.heads + job.head + h) * a.dim_k + of_head]
                        : 0.0f;
     }
-    job.count = attend_rows(a, token->sequence, first, from, position, rows, warp_counts, nullptr);
     load_and_score(p, cut, job);
     weigh(job, maxima);
     if (p.v.type == TENSOR_TYPE_F16)
@@ -703,6 +738,11 @@ static struct chunk_cut cut_of(const struct attend_part *p, uint32_t limit, uint
     cut.parts = (group + cut.heads - 1) / cut.heads;
     cut.query = (a->dim_k + 7) / 8 * 8;
     cut.rows = CHUNK;
+    cut.early = CHUNK;
+    cut.ahead = a->token_count <= EARLY_TOKENS && p->v.dim <= CHUNK &&
+                others * cut.parts <= FEW_BLOCKS && (*bytes = shared_bytes(p, &cut)) <= limit;
+    if (cut.ahead)
+        return cut;
     cut.early = EARLY;
     while ((*bytes = shared_bytes(p, &cut)) > limit && cut.rows > 1) {
         cut.rows /= 2;

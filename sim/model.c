@@ -172,6 +172,23 @@ int model_finish(struct model *model, struct error *err)
 
 /* ---- asking ---- */
 
+/* Tensors are sorted by layer, globals first. */
+void model_keep_layers(struct model *model, uint32_t count)
+{
+    if (count >= model->n_layer)
+        return;
+    model->tensor_count = model->layers[count].tensor_first;
+    model->n_layer = count;
+    model->n_layer_nextn = 0;
+    model->tensor_bytes = model->params = 0;
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const struct model_tensor *tensor = &model->tensors[i];
+
+        model->tensor_bytes += tensor->bytes;
+        model->params += tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3];
+    }
+}
+
 const struct model_tensor *model_find_tensor(const struct model *model, int layer,
                                              enum tensor_role role)
 {

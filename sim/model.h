@@ -83,6 +83,10 @@ struct model *model_from_catalogue(const char *name_and_quant, struct error *err
 /** A file if `spec` names one that exists or ends in ".gguf", else the catalogue. */
 struct model *model_open(const char *spec, struct error *err);
 
+/** Keeps the first `count` blocks, of which there are more, and no next-token-prediction blocks: for
+ * measuring what a block costs. */
+void model_keep_layers(struct model *model, uint32_t count);
+
 void model_free(struct model *model);
 
 /** Number of models in the catalogue, and the card at `index`. */
