@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/bench_draft.h"
+#include "cli/bench_measure.h"
 #include "cli/bench_output.h"
 #include "cli/bench_tests.h"
 #include "cli/cli.h"
@@ -17,6 +18,7 @@
 struct options {
     struct plan_options plans;
     struct test_lists tests;
+    struct bench_measure measure;
     uint32_t reps;
     enum bench_format format;
     bool list_devices, no_default, progress, full_stepping;
@@ -51,14 +53,23 @@ static void print_help(void)
 {
     puts("Usage: lopside bench -m MODEL --machine NAME [OPTION]...\n"
          "Predicts prompt processing (pp) and text generation (tg) of every combination of\n"
-         "plans, with what limits each and the memory it needs. No GPU is used.\n");
+         "plans, with what limits each and the memory it needs. No GPU is used, unless\n"
+         "--backend has the plans executed and timed.\n");
     plan_options_print_help();
     puts("Tests:\n"
          "  -p, --n-prompt N[,N]            prompt lengths (default 512; 0: none)\n"
          "  -n, --n-gen N[,N]               tokens to generate (default 128; 0: none)\n"
          "  -pg PP,TG                       a prompt and a generation in one test\n"
          "  -d, --n-depth N[,N]             tokens in the cache before a test (default 0)\n"
-         "  -r, --repetitions N             accepted; predictions do not scatter (default 5)\n"
+         "  -r, --repetitions N             of what is measured; predictions do not scatter\n"
+         "                                  (default 5)\n"
+         "Measuring, on synthetic weights where the model is no file:\n"
+         "      --backend cpu|cuda          execute the plans; t/s is then measured, with the\n"
+         "                                  prediction beside it\n"
+         "      --reduce WAY                with cuda, sums over GPUs: auto, nccl, nccl-float\n"
+         "                                  (not the same bits) or copies (default auto)\n"
+         "      --pace-devices A/B          with cuda: share of its speed that each device has\n"
+         "      --pace-links A/B            with cuda: GB/s of each device's link\n"
          "Output:\n"
          "  -o, --output md|csv|json|jsonl|sql   (default md)\n"
          "      --no-default                no row for llama.cpp's own default plan\n"
@@ -85,6 +96,10 @@ enum {
     BENCH_PG,
     BENCH_N_DEPTH,
     BENCH_REPS,
+    BENCH_BACKEND,
+    BENCH_REDUCE,
+    BENCH_PACE_DEVICES,
+    BENCH_PACE_LINKS,
     BENCH_OUTPUT,
     BENCH_NO_DEFAULT,
     BENCH_FULL,
@@ -104,6 +119,10 @@ static const struct option own_longs[] = {
     {"n-depth", required_argument, NULL, BENCH_N_DEPTH},
     {"r", required_argument, NULL, BENCH_REPS},
     {"repetitions", required_argument, NULL, BENCH_REPS},
+    {"backend", required_argument, NULL, BENCH_BACKEND},
+    {"reduce", required_argument, NULL, BENCH_REDUCE},
+    {"pace-devices", required_argument, NULL, BENCH_PACE_DEVICES},
+    {"pace-links", required_argument, NULL, BENCH_PACE_LINKS},
     {"o", required_argument, NULL, BENCH_OUTPUT},
     {"output", required_argument, NULL, BENCH_OUTPUT},
     {"no-default", no_argument, NULL, BENCH_NO_DEFAULT},
@@ -150,6 +169,18 @@ static int take_own(struct options *options, int value)
             return CLI_USAGE;
         if (options->reps == 0 || options->reps > 1000)
             return cli_wrong_call("bench", "-r %s: 1 to 1000 is accepted", optarg);
+        break;
+    case BENCH_BACKEND:
+        options->measure.options.name = optarg;
+        break;
+    case BENCH_REDUCE:
+        options->measure.options.reduce = optarg;
+        break;
+    case BENCH_PACE_DEVICES:
+        options->measure.options.pace_devices = optarg;
+        break;
+    case BENCH_PACE_LINKS:
+        options->measure.options.pace_links = optarg;
         break;
     case BENCH_OUTPUT:
         return read_format(options, optarg);
@@ -266,6 +297,27 @@ static int predict(const struct run *run, const struct placement *placement,
     return status;
 }
 
+/* Executes a test that the prediction has been made of. */
+static int measure(const struct run *run, const struct placement *placement, struct test test,
+                   struct bench_result *result, struct error *err)
+{
+    struct bench_measure *measure = &run->options->measure;
+
+    if (!measure->wanted || result->is_default)
+        return 0;
+    if (result->draft_max > 0)
+        return error_set(err, ERROR_UNSUPPORTED, "--backend: drafts are not measured");
+    result->samples_s = calloc(result->reps, sizeof *result->samples_s);
+    if (result->samples_s == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for %u samples", result->reps);
+    if (bench_measure_test(measure, result->model_filename, placement, test, result->reps,
+                           result->samples_s, err) == 0)
+        return 0;
+    free(result->samples_s);
+    result->samples_s = NULL;
+    return -1;
+}
+
 static struct bench_result *next_result(struct run *run, struct error *err)
 {
     if (run->result_count == run->result_capacity) {
@@ -334,6 +386,8 @@ static int run_test(struct run *run, struct bench_result result, const struct be
         note_rules(run, &result);
         if (status == 0)
             status = predict(run, placement, draft, test, &result, err);
+        if (status == 0)
+            status = measure(run, placement, test, &result, err);
         if (status == 0) {
             *slot = result;
             bench_columns_note(&run->output.columns, slot);
@@ -505,7 +559,7 @@ static int run_all(struct run *run, struct error *err)
     run->output.machine = run->machines[combinations];
     for (size_t c = 0; c < combinations; c++)
         run_combination(run, c);
-    if (!run->options->no_default && !run->some_refused)
+    if (!run->options->no_default && !run->some_refused && !run->options->measure.wanted)
         run_default(run, run->machines[combinations]);
     if (run->options->progress || (isatty(STDERR_FILENO) != 0 && time(NULL) > run->began))
         fputs("\r\033[K", stderr);
@@ -525,6 +579,8 @@ static void close_run(struct run *run)
         model_free(run->models[m]);
     for (size_t c = 0; run->machines != NULL && c <= combinations; c++)
         machine_free(run->machines[c]);
+    for (size_t i = 0; i < run->result_count; i++)
+        free(run->results[i].samples_s);
     free(run->models);
     free(run->machines);
     free(run->resident);
@@ -542,7 +598,8 @@ static int run_bench(struct options *options)
 
     if (options->list_devices)
         return print_devices(options);
-    if (plan_options_finish(&options->plans, &err) != 0)
+    if (plan_options_finish(&options->plans, &err) != 0 ||
+        bench_measure_open(&options->measure, &err) != 0)
         return cli_fail(&err);
     plan_options_warn(&options->plans);
     status = bench_make_tests(&options->tests, &run.tests);
@@ -563,5 +620,6 @@ int cli_bench(int argc, char **argv)
         status = run_bench(&options);
     plan_options_close(&options.plans);
     bench_test_lists_close(&options.tests);
+    bench_measure_close(&options.measure);
     return status < 0 ? CLI_OK : status;
 }

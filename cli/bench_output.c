@@ -1,6 +1,7 @@
 #include "cli/bench_output.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ void bench_columns_note(struct bench_columns *columns, const struct bench_result
     columns->all_reduce |= plan->all_reduce != usual.all_reduce;
     columns->ff_exp_rows |= plan->ff_exp_rows_count > 0;
     columns->samples |= result->samples;
+    columns->measured |= result->samples_s != NULL;
     columns->draft |= result->draft_max > 0;
     columns->rules |= result->rules != 0;
     columns->engine |= !result->is_default && plan->schedule != usual.schedule;
@@ -51,14 +53,50 @@ static uint32_t tokens_of(const struct bench_result *result)
     return result->n_prompt + result->n_gen * result->plan.n_slots;
 }
 
-static double tokens_per_s(const struct bench_result *result)
+static double predicted_per_s(const struct bench_result *result)
 {
     return result->memory.fits && result->time_s > 0 ? tokens_of(result) / result->time_s : 0;
 }
 
-static double time_ns(const struct bench_result *result)
+/* A repetition's time; a prediction has one for all. */
+static double sample_ns(const struct bench_result *result, uint32_t rep)
 {
+    if (result->samples_s != NULL)
+        return result->samples_s[rep] * 1e9;
     return result->memory.fits ? result->time_s * 1e9 : 0;
+}
+
+static double sample_per_s(const struct bench_result *result, uint32_t rep)
+{
+    if (result->samples_s == NULL)
+        return predicted_per_s(result);
+    return tokens_of(result) / result->samples_s[rep];
+}
+
+struct statistics {
+    double mean, deviation;
+};
+
+static struct statistics statistics_of(const struct bench_result *result,
+                                       double (*sample)(const struct bench_result *, uint32_t))
+{
+    struct statistics all = {.mean = 0};
+    double squares = 0;
+
+    if (result->samples_s == NULL)
+        return (struct statistics){.mean = sample(result, 0)};
+    for (uint32_t i = 0; i < result->reps; i++)
+        all.mean += sample(result, i) / result->reps;
+    for (uint32_t i = 0; i < result->reps; i++)
+        squares += (sample(result, i) - all.mean) * (sample(result, i) - all.mean);
+    if (result->reps > 1)
+        all.deviation = sqrt(squares / (result->reps - 1));
+    return all;
+}
+
+static double tokens_per_s(const struct bench_result *result)
+{
+    return statistics_of(result, sample_per_s).mean;
 }
 
 static void model_type(const struct bench_result *result, char *text, size_t size)
@@ -247,11 +285,14 @@ static size_t make_cells(const struct bench_output *output, const struct bench_r
     count = plan_cells(cells, count, &output->columns, result);
     test_name(result, text, sizeof text);
     add_cell(cells, &count, "test", 15, true, text);
-    if (result->memory.fits)
-        snprintf(text, sizeof text, "%.2f ± 0.00", tokens_per_s(result));
+    if (result->memory.fits || result->samples_s != NULL)
+        snprintf(text, sizeof text, "%.2f ± %.2f", tokens_per_s(result),
+                 statistics_of(result, sample_per_s).deviation);
     else
         snprintf(text, sizeof text, "-");
     add_cell(cells, &count, "t/s", 20, true, text);
+    snprintf(text, sizeof text, "%.2f", predicted_per_s(result));
+    add_cell(cells, &count, "predicted", 9, output->columns.measured, text);
     bound_text(result, text, sizeof text);
     add_cell(cells, &count, "bound", -30, true, text);
     for (uint32_t d = 0; d < output->machine->device_count; d++) {
@@ -367,16 +408,17 @@ static void set_plan(json_t *object, const struct bench_result *result)
 
 static void set_test(json_t *object, const struct bench_result *result)
 {
-    double ns = time_ns(result);
+    struct statistics ns = statistics_of(result, sample_ns);
+    struct statistics ts = statistics_of(result, sample_per_s);
 
     SET("n_prompt", json_integer(result->n_prompt));
     SET("n_gen", json_integer(result->n_gen));
     SET("n_depth", json_integer(result->n_depth));
     SET("test_time", json_string(""));
-    SET("avg_ns", json_integer((json_int_t)(ns + 0.5)));
-    SET("stddev_ns", json_integer(0));
-    SET("avg_ts", json_real(tokens_per_s(result)));
-    SET("stddev_ts", json_real(0));
+    SET("avg_ns", json_integer((json_int_t)(ns.mean + 0.5)));
+    SET("stddev_ns", json_integer((json_int_t)(ns.deviation + 0.5)));
+    SET("avg_ts", json_real(ts.mean));
+    SET("stddev_ts", json_real(ts.deviation));
 }
 
 /* The fork's fields, and ours. */
@@ -405,6 +447,8 @@ static void set_answer(json_t *object, const struct bench_output *output,
     const struct plan *plan = &result->plan;
     char text[512];
 
+    if (result->samples_s != NULL)
+        SET("predicted_ts", json_real(predicted_per_s(result)));
     SET("bound", json_string(result->bound.resource));
     SET("bound_ratio", json_real(result->bound.ratio));
     SET("bound_second", json_string(result->bound.second));
@@ -445,8 +489,8 @@ static void set_samples(json_t *object, const struct bench_result *result)
     json_t *samples_ns = json_array(), *samples_ts = json_array();
 
     for (uint32_t i = 0; i < result->reps; i++) {
-        json_array_append_new(samples_ns, json_integer((json_int_t)(time_ns(result) + 0.5)));
-        json_array_append_new(samples_ts, json_real(tokens_per_s(result)));
+        json_array_append_new(samples_ns, json_integer((json_int_t)(sample_ns(result, i) + 0.5)));
+        json_array_append_new(samples_ts, json_real(sample_per_s(result, i)));
     }
     json_object_set_new(object, "samples_ns", samples_ns);
     json_object_set_new(object, "samples_ts", samples_ts);

@@ -30,7 +30,8 @@ struct bench_result {
     uint32_t rules;          /* of feasibility_check() */
     bool is_default;         /* llama.cpp's own default, added beside the asked plans */
     uint32_t n_prompt, n_gen, n_depth, reps;
-    double time_s;
+    double time_s;     /* predicted */
+    double *samples_s; /* (reps) measured; NULL: not. Owned by the run */
     struct timing_bound bound;
     struct memory_account memory;
     double device_mib[MACHINE_DEVICES_MAX]; /* by device of the whole machine; below 0: not used */
@@ -42,7 +43,7 @@ struct bench_columns {
     bool n_batch, n_ubatch, type_k, type_v, split, main_gpu, nkvo, kv_gpu_layers, kv_policy,
         kv_pinned, delivery_depth, attn_on_host, recurrent, flash_attn, tensor_split, attn_split,
         devices, n_ctx, kv_resident, is_default, slots, n_cpu_moe, engine, pipeline,
-        output_mirrored, all_reduce, ff_exp_rows, samples, draft, rules;
+        output_mirrored, all_reduce, ff_exp_rows, samples, draft, rules, measured;
 };
 
 struct bench_output {

@@ -341,6 +341,30 @@ void session_undo(struct session *session, uint32_t slot, uint32_t count)
         cells_truncate(session->cells[kind], slot, session->slots[slot].length);
 }
 
+static bool keeps_all(const struct model *model)
+{
+    for (uint32_t layer = 0; layer < model->n_layer; layer++)
+        if (!model_layer_has_kv(&model->layers[layer]) || model->layers[layer].window > 0)
+            return false;
+    return true;
+}
+
+int session_truncate(struct session *session, uint32_t slot, uint32_t length, struct error *err)
+{
+    struct slot *own = &session->slots[slot];
+
+    if (length >= own->length)
+        return 0;
+    if (length > 0 && !keeps_all(session->placement->model))
+        return error_set(err, ERROR_UNSUPPORTED,
+                         "slot %u: what its first %u tokens left is no longer there", slot, length);
+    own->length = length;
+    own->undone = 0;
+    for (int kind = 0; kind < 2 && session->cells[kind] != NULL; kind++)
+        cells_truncate(session->cells[kind], slot, length);
+    return 0;
+}
+
 /* ---- context shift ---- */
 
 /* By how much the rows behind the dropped tokens move down. */

@@ -69,6 +69,14 @@ uint32_t session_length(const struct session *session, uint32_t slot);
 void session_undo(struct session *session, uint32_t slot, uint32_t count);
 
 /**
+ * Keeps the first `length` tokens of a slot: none, or any number where nothing that they left has
+ * been given up since, as the states of recurrent layers and rows before a window are.
+ *
+ * @return 0, or -1 with `err` set (ERROR_UNSUPPORTED)
+ */
+int session_truncate(struct session *session, uint32_t slot, uint32_t length, struct error *err);
+
+/**
  * Drops `count` tokens of a slot from position `first` on; those behind move up, and their K
  * is rotated. The state of recurrent layers stays.
  *

@@ -180,6 +180,42 @@ START_TEST(tokens_that_were_undone_leave_no_trace)
 }
 END_TEST
 
+/* Models without and with states that go on: the second is only cut to nothing. */
+START_TEST(a_slot_that_was_cut_goes_on_as_if_the_rest_had_never_been)
+{
+    static const char *const kinds[] = {"tiny-llama", "tiny-qwen35", "tiny-gemma4"};
+    static const uint32_t ids[] = {5, 9, 2, 7, 7, 3, 11, 4};
+    uint32_t kept = _i == 0 ? 3 : 0;
+    struct error err = {0};
+    struct session *cut, *whole;
+    float first, second;
+
+    open_model(kinds[_i], 256);
+    cut = open_session(0);
+    whole = open_session(0);
+    ck_assert_int_eq(decode(cut, ids, 8, &err), 0);
+    if (_i > 0) {
+        ck_assert_int_eq(session_truncate(cut, 0, 3, &err), -1);
+        ck_assert_int_eq(err.code, ERROR_UNSUPPORTED);
+        ck_assert_uint_eq(session_length(cut, 0), 8);
+    }
+    ck_assert_int_eq(session_truncate(cut, 0, kept, &err), 0);
+    ck_assert_uint_eq(session_length(cut, 0), kept);
+    ck_assert_int_eq(decode(cut, ids + 4, 4, &err), 0);
+    if (kept > 0)
+        ck_assert_int_eq(decode(whole, ids, kept, &err), 0);
+    ck_assert_int_eq(decode(whole, ids + 4, 4, &err), 0);
+    for (uint32_t i = 0; i < source.model->n_vocab; i++) {
+        first = session_logits(cut, 0)[i];
+        second = session_logits(whole, 0)[i];
+        ck_assert_int_eq(memcmp(&first, &second, sizeof first), 0);
+    }
+    session_free(cut);
+    session_free(whole);
+    close_model();
+}
+END_TEST
+
 START_TEST(a_shift_of_more_than_there_is_is_refused)
 {
     struct error err = {0};
@@ -262,6 +298,7 @@ int main(void)
     tcase_add_test(sessions, a_full_context_is_refused_by_slot_and_position);
     tcase_add_test(sessions, a_token_outside_the_vocabulary_is_refused);
     tcase_add_loop_test(sessions, tokens_that_were_undone_leave_no_trace, 0, 3);
+    tcase_add_loop_test(sessions, a_slot_that_was_cut_goes_on_as_if_the_rest_had_never_been, 0, 3);
     tcase_add_test(sessions, a_shift_of_more_than_there_is_is_refused);
     tcase_add_test(sessions, a_shifted_context_still_knows_what_was_dropped);
     tcase_add_test(sessions, the_lower_id_wins_among_equal_logits_and_nan_never_does);
