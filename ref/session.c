@@ -10,6 +10,13 @@ struct slot {
     uint32_t undone; /* tokens that the recurrent state goes back by at the next step */
 };
 
+/* Rows that came to the host: where the executor left them, if they came in one step. */
+struct rows {
+    const float *at;
+    float *kept; /* those of several steps */
+    size_t count, capacity;
+};
+
 struct session {
     const struct placement *placement;
     struct executor executor; /* self NULL: not open */
@@ -17,11 +24,11 @@ struct session {
     struct session_options options;
     struct cells *cells[2]; /* full windows, sliding windows; the latter NULL without any */
     struct slot *slots;
-    float *logits; /* (rows, n_vocab) of the last decode */
-    size_t logits_rows, logits_capacity;
-    float *hidden; /* (tokens, n_embd) of the last decode */
-    size_t hidden_rows, hidden_capacity;
+    struct rows logits; /* (rows, n_vocab) of the last decode */
+    struct rows hidden; /* (tokens, n_embd) of the last decode */
     uint64_t steps;
+    struct program *program; /* of the last step, for one that is lowered the same */
+    struct program_step lowered;
 };
 
 static struct layout_room room_of(const struct placement *placement, struct session_options options)
@@ -97,8 +104,9 @@ void session_free(struct session *session)
     cells_free(session->cells[0]);
     cells_free(session->cells[1]);
     free(session->slots);
-    free(session->logits);
-    free(session->hidden);
+    program_free(session->program);
+    free(session->logits.kept);
+    free(session->hidden.kept);
     free(session);
 }
 
@@ -119,7 +127,7 @@ uint32_t session_length(const struct session *session, uint32_t slot)
 
 const float *session_logits(const struct session *session, uint32_t row)
 {
-    return session->logits + (size_t)row * session->placement->model->n_vocab;
+    return session->logits.at + (size_t)row * session->placement->model->n_vocab;
 }
 
 static struct memory *host_memory(const struct session *session)
@@ -129,7 +137,7 @@ static struct memory *host_memory(const struct session *session)
 
 const float *session_hidden(const struct session *session, uint32_t index)
 {
-    return session->hidden + (size_t)index * session->placement->model->n_embd;
+    return session->hidden.at + (size_t)index * session->placement->model->n_embd;
 }
 
 /* ---- a step ---- */
@@ -214,9 +222,9 @@ static uint32_t window_of(const struct session *session, int kind)
     return padded < session->room.cells[kind] ? padded : session->room.cells[kind];
 }
 
-/* Appends rows that the host has to those of the decode. */
+/* Adds rows that the host has to those of the decode; `last`: no more will come. */
 static int keep_rows(struct session *session, enum op_value value, uint32_t count, uint64_t width,
-                     float **rows, size_t *have, size_t *capacity, struct error *err)
+                     bool last, struct rows *rows, struct error *err)
 {
     struct program_operand operand = {.value = (uint8_t)value, .space = PROGRAM_AT_HOST};
     const float *from;
@@ -226,17 +234,22 @@ static int keep_rows(struct session *session, enum op_value value, uint32_t coun
     from = memory_find(host_memory(session), operand, -1, count * width * sizeof *from, err);
     if (from == NULL)
         return -1;
-    if (*have + count > *capacity) {
-        float *grown = realloc(*rows, (*have + count) * width * sizeof *grown);
+    if (last && rows->count == 0) {
+        rows->at = from;
+        return 0;
+    }
+    if (rows->count + count > rows->capacity) {
+        float *grown = realloc(rows->kept, (rows->count + count) * width * sizeof *grown);
 
         if (grown == NULL)
-            return error_set(err, ERROR_MEMORY, "no memory for %zu rows of %s", *have + count,
+            return error_set(err, ERROR_MEMORY, "no memory for %zu rows of %s", rows->count + count,
                              program_value_name(value));
-        *rows = grown;
-        *capacity = *have + count;
+        rows->kept = grown;
+        rows->capacity = rows->count + count;
     }
-    memcpy(*rows + *have * width, from, count * width * sizeof *from);
-    *have += count;
+    memcpy(rows->kept + rows->count * width, from, count * width * sizeof *from);
+    rows->count += count;
+    rows->at = rows->kept;
     return 0;
 }
 
@@ -257,6 +270,24 @@ static int run(struct session *session, const struct program *program, struct er
     return status;
 }
 
+static bool is_same_step(const struct program_step *a, const struct program_step *b)
+{
+    return a->tokens == b->tokens && a->outputs == b->outputs && a->sequences == b->sequences &&
+           a->snapshots == b->snapshots && a->hidden == b->hidden && a->sync == b->sync;
+}
+
+/* The program of a step; steps of generation are mostly the same. */
+static const struct program *lower(struct session *session, struct program_step step,
+                                   struct error *err)
+{
+    if (session->program != NULL && is_same_step(&step, &session->lowered))
+        return session->program;
+    program_free(session->program);
+    session->program = program_lower(session->placement, step, err);
+    session->lowered = step;
+    return session->program;
+}
+
 static int set_hidden(struct session *session, const float *hidden, uint32_t count,
                       struct error *err)
 {
@@ -274,12 +305,11 @@ static int set_hidden(struct session *session, const float *hidden, uint32_t cou
 }
 
 static int decode_ubatch(struct session *session, const struct session_token *tokens,
-                         const float *hidden, uint32_t count, struct error *err)
+                         const float *hidden, uint32_t count, bool last, struct error *err)
 {
     const struct model *model = session->placement->model;
     struct program_step step = {.tokens = count, .hidden = session->options.hidden, .sync = true};
-    struct program *program;
-    int status;
+    const struct program *program;
 
     step.snapshots = session->options.undo_max;
     for (uint32_t t = 0; t < count; t++) {
@@ -290,17 +320,13 @@ static int decode_ubatch(struct session *session, const struct session_token *to
     if (set_tokens(session, tokens, count, err) != 0 ||
         set_hidden(session, hidden, count, err) != 0)
         return -1;
-    program = program_lower(session->placement, step, err);
-    if (program == NULL)
+    program = lower(session, step, err);
+    if (program == NULL || run(session, program, err) != 0 ||
+        keep_rows(session, OP_VALUE_LOGITS, step.outputs, model->n_vocab, last, &session->logits,
+                  err) != 0)
         return -1;
-    status = run(session, program, err);
-    program_free(program);
-    if (status != 0 ||
-        keep_rows(session, OP_VALUE_LOGITS, step.outputs, model->n_vocab, &session->logits,
-                  &session->logits_rows, &session->logits_capacity, err) != 0)
-        return -1;
-    return keep_rows(session, OP_VALUE_RESIDUAL, step.hidden ? count : 0, model->n_embd,
-                     &session->hidden, &session->hidden_rows, &session->hidden_capacity, err);
+    return keep_rows(session, OP_VALUE_RESIDUAL, step.hidden ? count : 0, model->n_embd, last,
+                     &session->hidden, err);
 }
 
 int session_decode(struct session *session, const struct session_token *tokens, uint32_t count,
@@ -323,10 +349,11 @@ int session_decode_hidden(struct session *session, const struct session_token *t
             return error_set(err, ERROR_USAGE, "slot %u; the plan has %u (-np)", tokens[t].slot,
                              session->room.sequences);
     }
-    session->logits_rows = session->hidden_rows = 0;
+    session->logits.count = session->hidden.count = 0;
     for (uint32_t first = 0; first < count; first += ubatch)
         if (decode_ubatch(session, tokens + first, hidden != NULL ? hidden + first * n_embd : NULL,
-                          count - first < ubatch ? count - first : ubatch, err) != 0)
+                          count - first < ubatch ? count - first : ubatch, count - first <= ubatch,
+                          err) != 0)
             return -1;
     return 0;
 }

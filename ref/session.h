@@ -56,10 +56,11 @@ int session_decode_hidden(struct session *session, const struct session_token *t
                           const float *hidden, uint32_t count, struct error *err);
 
 /** The residual row of the `index`-th token of the last session_decode(): (n_embd), where
- * options.hidden asked for it. Borrowed. */
+ * options.hidden asked for it. Borrowed, as are logits. */
 const float *session_hidden(const struct session *session, uint32_t index);
 
-/** Logits of the `row`-th token with output of the last session_decode(): (n_vocab). Borrowed. */
+/** Logits of the `row`-th token with output of the last session_decode(): (n_vocab). Borrowed, and
+ * gone with the next step, a shift among them. */
 const float *session_logits(const struct session *session, uint32_t row);
 
 /** Tokens of a slot. */
