@@ -119,7 +119,8 @@ int bench_measure_test(struct bench_measure *measure, const char *spec,
     }
     if (status == 0) {
         m.session = session_new(placement, measure->source.weights, &measure->source.numbers, NULL,
-                                (struct session_options){.open = measure->backend.open,
+                                (struct session_options){.picks = placement->plan.backend_sampling,
+                                                         .open = measure->backend.open,
                                                          .open_context = measure->backend.context},
                                 err);
         status = m.session != NULL ? warm_up(&m, test, err) : -1;

@@ -178,11 +178,16 @@ static int open_sessions(struct execution *x, const struct run_options *options,
 {
     struct session_options how = {.undo_max = x->generate.draft_max,
                                   .hidden = x->generate.drafter == GENERATE_NEXTN,
+                                  .picks = x->placement->plan.backend_sampling,
                                   .shuffled = options->shuffled,
                                   .order_seed = options->order_seed,
                                   .open = x->backend.open,
                                   .open_context = x->backend.context};
 
+    x->generate.picked = how.picks;
+    if (how.picks && x->generate.sampling.temperature > 0)
+        return error_set(err, ERROR_USAGE,
+                         "-bs 1: devices pick the likeliest token, as --temp 0 asks for");
     if (open_drafter(x, err) != 0)
         return -1;
     x->session =

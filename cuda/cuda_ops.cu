@@ -137,6 +137,19 @@ static int select_rows(struct cuda_executor *executor, const struct program_op *
     return cuda_select(x, tokens, count, op->columns, y, stream, err);
 }
 
+static int pick(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
+                struct error *err)
+{
+    uint32_t rows = layout_rows(executor->program, op);
+    const float *logits = cuda_in(executor, op, op->a, rows * op->columns, err);
+    struct program_pick *picks = (struct program_pick *)cuda_memory_reserve(
+        executor->memory, op->out, op->layer, rows * sizeof *picks, err);
+
+    if (logits == nullptr || picks == nullptr)
+        return -1;
+    return cuda_pick(logits, rows, op->columns, op->slice.first, picks, stream, err);
+}
+
 static int finish(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
                   struct error *err)
 {
@@ -482,6 +495,8 @@ int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cud
     case OP_SCALE:
     case OP_SCALE_ROW:
         return scale(executor, op, stream, err);
+    case OP_PICK:
+        return pick(executor, op, stream, err);
     case OP_FINISH:
         return finish(executor, op, stream, err);
     case OP_MATMUL:

@@ -74,6 +74,13 @@ int cuda_sums_to_floats(const int64_t *sums, uint64_t n, float *floats, cudaStre
 int cuda_floats_to_sums(const float *floats, uint64_t n, int64_t *sums, cudaStream_t stream,
                         struct error *err);
 
+/* ---- kernel_pick.cu ---- */
+
+/* Of each of `rows` rows of n logits the largest, and `first` plus its index: the lower one among
+ * equals, a NaN before none. */
+int cuda_pick(const float *logits, uint32_t rows, uint64_t n, uint64_t first,
+              struct program_pick *picks, cudaStream_t stream, struct error *err);
+
 /* ---- kernel_reduce.cu ---- */
 
 struct cuda_members {

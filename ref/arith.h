@@ -783,6 +783,15 @@ ARITH_FN float arith_float_fma(enum tensor_type type, const void *w, const float
     return acc;
 }
 
+/* ---- choosing ---- */
+
+/** Whether a value is chosen before `best`, which has a lower index: the larger one, and none
+ * before a NaN. */
+ARITH_FN bool arith_is_larger(float value, float best)
+{
+    return value > best || (best != best && value == value);
+}
+
 /* ---- key and value caches ---- */
 
 #define ARITH_F16_NAN UINT16_C(0x7e00)

@@ -40,7 +40,7 @@ static uint32_t largest(const float *logits, uint32_t n_vocab)
     uint32_t best = 0;
 
     for (uint32_t i = 1; i < n_vocab; i++)
-        if (logits[i] > logits[best] || (logits[best] != logits[best] && logits[i] == logits[i]))
+        if (arith_is_larger(logits[i], logits[best]))
             best = i;
     return best;
 }
@@ -178,12 +178,26 @@ static void emit(struct generating *g, uint32_t slot, const float *logits, uint3
     struct stream *stream = &g->streams[slot];
     uint32_t id = token;
 
-    XXH64_update(&stream->hash, logits, g->model->n_vocab * sizeof *logits);
+    if (logits != NULL)
+        XXH64_update(&stream->hash, logits, g->model->n_vocab * sizeof *logits);
     XXH64_update(&stream->hash, &id, sizeof id);
     g->slots[slot].tokens[stream->emitted] = token;
     g->slots[slot].checksums[stream->emitted] = XXH64_digest(&stream->hash);
     stream->emitted++;
     stream->history[stream->length++] = token;
+}
+
+/* The token that a row of the last decode says, and its logits where they came. */
+static uint32_t choose(const struct generating *g, uint32_t slot, uint32_t row,
+                       const float **logits)
+{
+    if (g->options.picked) {
+        *logits = NULL;
+        return session_picked(g->session, row);
+    }
+    *logits = session_logits(g->session, row);
+    return generate_choose(*logits, g->model->n_vocab, g->options.sampling, slot,
+                           g->streams[slot].length);
 }
 
 /* Emits what a slot's rows say, until one disagrees with its draft. */
@@ -193,9 +207,8 @@ static int accept(struct generating *g, uint32_t slot, uint32_t row, uint32_t to
     uint32_t verified = stream->draft_count + 1, kept = 0;
 
     while (kept < verified) {
-        const float *logits = session_logits(g->session, row + kept);
-        uint32_t token =
-            generate_choose(logits, g->model->n_vocab, g->options.sampling, slot, stream->length);
+        const float *logits;
+        uint32_t token = choose(g, slot, row + kept, &logits);
         bool agrees = kept + 1 < verified && token == stream->drafts[kept];
 
         emit(g, slot, logits, token);
@@ -267,15 +280,15 @@ static int begin_streams(struct generating *g)
     for (uint32_t t = 0; t < count; t++) {
         struct session_token token = g->batch[t];
         struct stream *stream = &g->streams[token.slot];
+        const float *logits;
+        uint32_t chosen;
 
         if (keep_hidden(g, stream, t, 1) != 0)
             return -1;
         if (!token.output)
             continue;
-        emit(g, token.slot, session_logits(g->session, output),
-             generate_choose(session_logits(g->session, output), g->model->n_vocab,
-                             g->options.sampling, token.slot, stream->length));
-        output++;
+        chosen = choose(g, token.slot, output++, &logits);
+        emit(g, token.slot, logits, chosen);
     }
     g->generation->rounds++;
     return 0;

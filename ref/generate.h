@@ -2,7 +2,7 @@
  *
  * The checksum is XXH64 over a slot's emitted tokens in order, for each the logits that it was
  * chosen from (n_vocab f32) and its id (32 bits), all little-endian; then XXH64 over the slots'
- * checksums. Logits of rejected drafts are not part of it. */
+ * checksums. Logits of rejected drafts are not part of it, nor are any where devices pick tokens. */
 #ifndef REF_GENERATE_H
 #define REF_GENERATE_H
 
@@ -25,6 +25,7 @@ enum generate_drafter {
 struct generate_options {
     uint32_t tokens; /* to generate, of each slot */
     struct sampling sampling;
+    bool picked; /* the session's devices pick tokens, by the largest logit */
     enum generate_drafter drafter;
     uint32_t draft_max;    /* tokens a round */
     const uint32_t *given; /* GENERATE_GIVEN: (slots, tokens); borrowed */

@@ -335,6 +335,31 @@ static int stage(struct interpreter *interpreter, const struct program_op *op)
     return 0;
 }
 
+static int pick(struct interpreter *interpreter, const struct program_op *op, struct error *err)
+{
+    uint32_t rows = layout_rows(interpreter->program, op);
+    uint64_t n = op->columns;
+    const float *logits =
+        memory_find(interpreter->memory, op->a, op->layer, rows * n * sizeof *logits, err);
+    struct program_pick *picks = logits != NULL
+                                     ? memory_reserve(interpreter->memory, op->out, op->layer,
+                                                      (size_t)rows * op->rows * sizeof *picks, err)
+                                     : NULL;
+
+    if (picks == NULL)
+        return -1;
+    for (uint32_t row = 0; row < rows; row++, logits += n) {
+        uint64_t best = 0;
+
+        for (uint64_t i = 1; i < n; i++)
+            if (arith_is_larger(logits[i], logits[best]))
+                best = i;
+        picks[row * op->rows] =
+            (struct program_pick){(uint32_t)(op->slice.first + best), logits[best]};
+    }
+    return 0;
+}
+
 /* ---- watching ---- */
 
 /* Words of a row of the output; 0 where it is not of rows of words. */
@@ -406,6 +431,8 @@ int interpreter_run_op(struct interpreter *interpreter, const struct program_op 
     switch (op->kind) {
     case OP_EMBED:
         return embed(interpreter, op, err);
+    case OP_PICK:
+        return pick(interpreter, op, err);
     case OP_NORM:
         return norm(interpreter, op, err);
     case OP_JOIN:

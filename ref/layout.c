@@ -13,6 +13,8 @@ size_t layout_element_bytes(unsigned value)
 {
     if (value == OP_VALUE_SUMS)
         return sizeof(int64_t);
+    if (value == OP_VALUE_PICKS)
+        return sizeof(struct program_pick);
     return value == OP_VALUE_ROUTE ? sizeof(struct program_route) : sizeof(float);
 }
 

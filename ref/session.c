@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/arith.h"
 #include "ref/cells.h"
 
 struct slot {
@@ -26,6 +27,8 @@ struct session {
     struct slot *slots;
     struct rows logits; /* (rows, n_vocab) of the last decode */
     struct rows hidden; /* (tokens, n_embd) of the last decode */
+    uint32_t *picked;   /* (picked_count) of the last decode */
+    size_t picked_count, picked_capacity;
     uint64_t steps;
     struct program *program; /* of the last step, for one that is lowered the same */
     struct program_step lowered;
@@ -107,6 +110,7 @@ void session_free(struct session *session)
     program_free(session->program);
     free(session->logits.kept);
     free(session->hidden.kept);
+    free(session->picked);
     free(session);
 }
 
@@ -118,6 +122,11 @@ struct interpreter *session_interpreter(struct session *session)
 const struct model *session_model(const struct session *session)
 {
     return session->placement->model;
+}
+
+uint32_t session_picked(const struct session *session, uint32_t row)
+{
+    return session->picked[row];
 }
 
 uint32_t session_length(const struct session *session, uint32_t slot)
@@ -253,6 +262,48 @@ static int keep_rows(struct session *session, enum op_value value, uint32_t coun
     return 0;
 }
 
+/* The best of what devices have picked from their parts of a row. */
+static uint32_t best_of(const struct placement *placement, const struct program_pick *picks)
+{
+    bool on_host = placement->owner[placement->layer_count] < 0, any = on_host;
+    struct program_pick best = picks[0];
+
+    for (uint32_t d = 0; d < placement->device_count && !on_host; d++) {
+        if (!placement_gives_logits(placement, d))
+            continue;
+        /* Parts do not lie in the order of devices. */
+        if (!any || arith_is_larger(picks[d].logit, best.logit) ||
+            (!arith_is_larger(best.logit, picks[d].logit) && picks[d].token < best.token))
+            best = picks[d];
+        any = true;
+    }
+    return best.token;
+}
+
+static int keep_picks(struct session *session, uint32_t count, struct error *err)
+{
+    struct program_operand operand = {.value = OP_VALUE_PICKS, .space = PROGRAM_AT_HOST};
+    uint32_t devices = session->placement->device_count;
+    const struct program_pick *picks = memory_find(host_memory(session), operand, -1,
+                                                   (size_t)count * devices * sizeof *picks, err);
+
+    if (picks == NULL)
+        return -1;
+    if (session->picked_count + count > session->picked_capacity) {
+        size_t capacity = session->picked_count + count;
+        uint32_t *grown = realloc(session->picked, capacity * sizeof *grown);
+
+        if (grown == NULL)
+            return error_set(err, ERROR_MEMORY, "no memory for %zu tokens", capacity);
+        session->picked = grown;
+        session->picked_capacity = capacity;
+    }
+    for (uint32_t row = 0; row < count; row++)
+        session->picked[session->picked_count++] =
+            best_of(session->placement, picks + (size_t)row * devices);
+    return 0;
+}
+
 static int run(struct session *session, const struct program *program, struct error *err)
 {
     const struct executor *executor = &session->executor;
@@ -273,7 +324,8 @@ static int run(struct session *session, const struct program *program, struct er
 static bool is_same_step(const struct program_step *a, const struct program_step *b)
 {
     return a->tokens == b->tokens && a->outputs == b->outputs && a->sequences == b->sequences &&
-           a->snapshots == b->snapshots && a->hidden == b->hidden && a->sync == b->sync;
+           a->snapshots == b->snapshots && a->hidden == b->hidden && a->picks == b->picks &&
+           a->sync == b->sync;
 }
 
 /* The program of a step; steps of generation are mostly the same. */
@@ -308,7 +360,10 @@ static int decode_ubatch(struct session *session, const struct session_token *to
                          const float *hidden, uint32_t count, bool last, struct error *err)
 {
     const struct model *model = session->placement->model;
-    struct program_step step = {.tokens = count, .hidden = session->options.hidden, .sync = true};
+    struct program_step step = {.tokens = count,
+                                .hidden = session->options.hidden,
+                                .picks = session->options.picks,
+                                .sync = true};
     const struct program *program;
 
     step.snapshots = session->options.undo_max;
@@ -321,9 +376,12 @@ static int decode_ubatch(struct session *session, const struct session_token *to
         set_hidden(session, hidden, count, err) != 0)
         return -1;
     program = lower(session, step, err);
-    if (program == NULL || run(session, program, err) != 0 ||
-        keep_rows(session, OP_VALUE_LOGITS, step.outputs, model->n_vocab, last, &session->logits,
-                  err) != 0)
+    if (program == NULL || run(session, program, err) != 0)
+        return -1;
+    if (step.picks && step.outputs > 0
+            ? keep_picks(session, step.outputs, err) != 0
+            : keep_rows(session, OP_VALUE_LOGITS, step.outputs, model->n_vocab, last,
+                        &session->logits, err) != 0)
         return -1;
     return keep_rows(session, OP_VALUE_RESIDUAL, step.hidden ? count : 0, model->n_embd, last,
                      &session->hidden, err);
@@ -349,7 +407,7 @@ int session_decode_hidden(struct session *session, const struct session_token *t
             return error_set(err, ERROR_USAGE, "slot %u; the plan has %u (-np)", tokens[t].slot,
                              session->room.sequences);
     }
-    session->logits.count = session->hidden.count = 0;
+    session->logits.count = session->hidden.count = session->picked_count = 0;
     for (uint32_t first = 0; first < count; first += ubatch)
         if (decode_ubatch(session, tokens + first, hidden != NULL ? hidden + first * n_embd : NULL,
                           count - first < ubatch ? count - first : ubatch, count - first <= ubatch,

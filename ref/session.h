@@ -10,6 +10,7 @@ struct session; /* see session.c */
 struct session_options {
     uint32_t undo_max;   /* tokens at the end of a step that session_undo() may take back */
     bool hidden;         /* session_hidden() is wanted */
+    bool picks;          /* session_picked() is wanted instead of session_logits() */
     bool shuffled;       /* tasks of each program in a random order that its edges allow, ... */
     uint64_t order_seed; /* ... chosen by this */
     enum interpret_fault fault;
@@ -62,6 +63,10 @@ const float *session_hidden(const struct session *session, uint32_t index);
 /** Logits of the `row`-th token with output of the last session_decode(): (n_vocab). Borrowed, and
  * gone with the next step, a shift among them. */
 const float *session_logits(const struct session *session, uint32_t row);
+
+/** The token of the largest logit of that row, the lower id among equals, where options.picks asked
+ * devices for it. */
+uint32_t session_picked(const struct session *session, uint32_t row);
 
 /** Tokens of a slot. */
 uint32_t session_length(const struct session *session, uint32_t slot);

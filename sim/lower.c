@@ -684,6 +684,9 @@ static void end_step(struct lowering *lowering)
     for (uint32_t d = 0; d < placement->device_count; d++)
         lower_output_head(lowering, d);
     for (uint32_t d = 0; d < placement->device_count && lowering->step.outputs > 0; d++) {
+        double row_bytes = lowering->step.picks ? sizeof(struct program_pick)
+                                                : 4.0 * (double)placement->output_rows[d];
+
         if (placement->output_rows[d] == 0)
             continue;
         lower_op_logits(lowering, d);
@@ -693,8 +696,7 @@ static void end_step(struct lowering *lowering)
                                         .layer = -1,
                                         .tensor = -1,
                                         .launches = 1,
-                                        .bytes = 4.0 * (double)placement->output_rows[d] *
-                                                 lowering->step.outputs,
+                                        .bytes = row_bytes * lowering->step.outputs,
                                         .queues = UINT64_C(1) << program_queue_compute(d)});
     }
     lower_store_rows(lowering);

@@ -592,18 +592,40 @@ void lower_op_head(struct lowering *lowering, uint32_t d, const struct model_ten
     op = unary(lowering, OP_SOFTCAP, d, -1, OP_VALUE_LOGITS, OP_VALUE_LOGITS);
     op->columns = rows;
     op->outputs = true;
+    if (!lowering->step.picks)
+        return;
+    op = unary(lowering, OP_PICK, d, -1, OP_VALUE_LOGITS, OP_VALUE_PICKS);
+    op->columns = rows;
+    op->rows = lowering->on_host ? lowering->placement->device_count : 1;
+    op->slice.first = lowering->on_host ? 0 : lower_head_first(lowering, d);
+    op->outputs = true;
+}
+
+/* A device's picks go to its column of the host's. */
+static void send_picks(struct lowering *lowering, uint32_t d)
+{
+    struct program_op *op = lower_op(lowering, OP_COPY, d, -1);
+
+    op->a.value = op->out.value = OP_VALUE_PICKS;
+    op->out.space = PROGRAM_AT_HOST;
+    op->width = op->segments = 1;
+    op->from.row = 1;
+    op->to.row = lowering->placement->device_count;
+    op->to.first = d;
+    op->outputs = true;
 }
 
 void lower_op_logits(struct lowering *lowering, uint32_t d)
 {
-    const struct placement *placement = lowering->placement;
-    uint64_t rows = placement->output_rows[d], all = lowering->model->n_vocab;
+    uint64_t rows = lowering->placement->output_rows[d], all = lowering->model->n_vocab;
     struct program_op *op;
 
-    /* Of a mirrored head the first device's copy is read. */
-    for (uint32_t e = 0; e < d && rows == all; e++)
-        if (placement->output_rows[e] == all)
-            return;
+    if (!placement_gives_logits(lowering->placement, d))
+        return;
+    if (lowering->step.picks) {
+        send_picks(lowering, d);
+        return;
+    }
     op = lower_op(lowering, OP_COPY, d, -1);
     op->a.value = op->out.value = OP_VALUE_LOGITS;
     op->out.space = PROGRAM_AT_HOST;

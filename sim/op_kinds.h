@@ -30,6 +30,7 @@
     OP(SHARED_GATE, "shared-gate")         /* out = a sigmoid(b . tensor) */                       \
     OP(SELECT, "select")                   /* out: rows of a whose tokens have outputs */          \
     OP(SOFTCAP, "softcap")                 /* out = c tanh(a / c) where the model has a cap */     \
+    OP(PICK, "pick") /* out: of each row of a, its largest value and the token of that */          \
     OP(SHIFT, "shift") /* K rows of a cache, turned to the positions that they move to */         \
     OP(STAGE, "stage")                     /* a layer's weights come to a device's memory */       \
     OP(REDUCE, "reduce")                   /* sums of a over devices, to each of them */
@@ -70,6 +71,7 @@ enum op_kind {
     V(ROUTE, "route", false)       /* (T, used) struct program_route */                        \
     V(LAST, "last", false)         /* (outputs, n_embd): residual rows with outputs */         \
     V(LOGITS, "logits", false)     /* (outputs, vocabulary) f32 */                             \
+    V(PICKS, "picks", false)       /* (outputs, devices) struct program_pick; a device: 1 */   \
     V(WINDOW_K, "window-k", false) /* slot: place in the ring; as CACHE_K */                   \
     V(WINDOW_V, "window-v", false)                                                             \
     V(EMBEDDED, "embedded", false) /* (T, n_embd): a drafter's token embeddings */             \

@@ -384,6 +384,16 @@ bool placement_has_layer(const struct placement *placement, uint32_t layer, uint
     return placement->plan.split == PLAN_SPLIT_TENSOR || placement->owner[layer] == (int)d;
 }
 
+bool placement_gives_logits(const struct placement *placement, uint32_t d)
+{
+    uint64_t rows = placement->output_rows[d], all = placement->model->n_vocab;
+
+    for (uint32_t e = 0; e < d && rows == all; e++)
+        if (placement->output_rows[e] == all)
+            return false;
+    return rows > 0;
+}
+
 bool placement_has_state_on_host(const struct placement *placement, uint32_t layer)
 {
     return !placement->recurrent_on_device || placement->owner[layer] < 0;

@@ -119,6 +119,9 @@ bool placement_has_experts_on_host(const struct placement *placement, uint32_t l
 /** Whether a recurrent state of block `layer` would lie in host memory. */
 bool placement_has_state_on_host(const struct placement *placement, uint32_t layer);
 
+/** Whether the host reads logits of device `d`: of a head that devices have whole, of the first. */
+bool placement_gives_logits(const struct placement *placement, uint32_t d);
+
 /** Cells padded to the 256 that caches and windows come in. */
 uint32_t plan_pad_cells(uint64_t cells);
 

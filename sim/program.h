@@ -70,6 +70,12 @@ struct program_route {
     float weight;
 };
 
+/* The likeliest token of a row of logits, or of a device's part of it. */
+struct program_pick {
+    uint32_t token;
+    float logit;
+};
+
 /* Where an operand lies: a value in a device's memory, or the host's. */
 struct program_operand {
     uint8_t value; /* enum op_value */
@@ -158,6 +164,7 @@ struct program_step {
     bool rebuild;       /* the graph is built anew and launched kernel by kernel */
     bool hidden;        /* the residual rows of all tokens come to the host, for a drafter */
     bool sample;        /* the host samples from the logits */
+    bool picks;         /* of logits only the likeliest token of each part comes to the host */
     bool sync;          /* the host waits for everything at the end */
 };
 

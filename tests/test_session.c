@@ -180,6 +180,41 @@ START_TEST(tokens_that_were_undone_leave_no_trace)
 }
 END_TEST
 
+/* The head in parts on two devices, whole on each, and on the host. */
+START_TEST(devices_pick_the_token_of_the_largest_logit)
+{
+    static const uint32_t ids[] = {5, 9, 2, 7, 7, 3, 11, 4};
+    struct session_token tokens[8];
+    struct error err = {0};
+    struct session *picking, *reading;
+    struct plan plan;
+
+    open_model("tiny-llama", 256);
+    plan = placement->plan;
+    plan.output_mirrored = _i == 1 ? PLAN_ON : PLAN_OFF;
+    plan.n_gpu_layers = _i == 2 ? 2 : plan.n_gpu_layers;
+    plan.split = _i == 2 ? PLAN_SPLIT_LAYER : plan.split;
+    placement_free(placement);
+    placement = placement_new(source.model, machine, &plan, 256, &err);
+    ck_assert_msg(placement != NULL, "%s", err.text);
+    picking = session_new(placement, source.weights, &source.numbers, NULL,
+                          (struct session_options){.picks = true}, &err);
+    ck_assert_msg(picking != NULL, "%s", err.text);
+    reading = open_session(0);
+    for (uint32_t i = 0; i < 8; i++)
+        tokens[i] = (struct session_token){ids[i], 0, i % 3 != 1};
+    ck_assert_msg(session_decode(picking, tokens, 8, &err) == 0, "%s", err.text);
+    ck_assert_int_eq(session_decode(reading, tokens, 8, &err), 0);
+    for (uint32_t row = 0; row < 5; row++)
+        ck_assert_uint_eq(session_picked(picking, row),
+                          generate_choose(session_logits(reading, row), source.model->n_vocab,
+                                          (struct sampling){.temperature = 0}, 0, 0));
+    session_free(picking);
+    session_free(reading);
+    close_model();
+}
+END_TEST
+
 /* Models without and with states that go on: the second is only cut to nothing. */
 START_TEST(a_slot_that_was_cut_goes_on_as_if_the_rest_had_never_been)
 {
@@ -298,6 +333,7 @@ int main(void)
     tcase_add_test(sessions, a_full_context_is_refused_by_slot_and_position);
     tcase_add_test(sessions, a_token_outside_the_vocabulary_is_refused);
     tcase_add_loop_test(sessions, tokens_that_were_undone_leave_no_trace, 0, 3);
+    tcase_add_loop_test(sessions, devices_pick_the_token_of_the_largest_logit, 0, 3);
     tcase_add_loop_test(sessions, a_slot_that_was_cut_goes_on_as_if_the_rest_had_never_been, 0, 3);
     tcase_add_test(sessions, a_shift_of_more_than_there_is_is_refused);
     tcase_add_test(sessions, a_shifted_context_still_knows_what_was_dropped);
