@@ -120,6 +120,14 @@ int machine_change_devices(struct machine_draft *draft, const struct json_cursor
 int machine_change_links(struct machine_draft *draft, const struct json_cursor *links,
                          struct error *err);
 
+/** Text of a built-in profile, or NULL. */
+const char *machine_builtin_text(const char *name, size_t *size);
+
+/** Copies a string member into `text`, refusing one that does not fit. 1, 0 or -1 as
+ * json_input_find_string. */
+int machine_read_text(const struct json_cursor *object, const char *key, const char *noun,
+                      char *text, size_t size, struct error *err);
+
 /* --- writing (machine_json.c, machine_kernels.c) --- */
 
 /** Adds the fields of a record to an object; groups become objects. Not 0 without memory. */
@@ -134,15 +142,5 @@ void machine_free_kernel_tables(struct machine *machine);
 
 /** Frees those of GPUs that no device is. */
 void machine_drop_kernel_tables(struct machine *machine);
-
-/* --- */
-
-/** Text of a built-in profile, or NULL. */
-const char *machine_builtin_text(const char *name, size_t *size);
-
-/** Copies a string member into `text`, refusing one that does not fit. 1, 0 or -1 as
- * json_input_find_string. */
-int machine_read_text(const struct json_cursor *object, const char *key, const char *noun,
-                      char *text, size_t size, struct error *err);
 
 #endif

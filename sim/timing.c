@@ -128,7 +128,7 @@ static int make_routes(struct timing *timing, struct error *err)
     return 0;
 }
 
-/* Other schedules have kernels of llama.cpp. */
+/* The kernels of other schedules are llama.cpp's. */
 static void find_tables(struct timing *timing)
 {
     const struct placement *placement = timing->placement;
