@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/kernel_table.h"
 #include "sim/machine.h"
 #include "sim/machine_local.h"
 
@@ -231,6 +232,19 @@ static int print_constants(struct machine *machine)
     return CLI_OK;
 }
 
+static void print_kernel_tables(const struct machine *machine)
+{
+    if (machine->kernel_table_count > 0)
+        printf("\nmeasured kernels\n");
+    for (uint32_t i = 0; i < machine->kernel_table_count; i++) {
+        const struct kernel_table *table = &machine->kernel_tables[i];
+
+        printf("  %s: %zu rows of products, %zu of attention, %zu of others, %zu of sums\n",
+               table->gpu, table->product_count, table->attention_count, table->other_count,
+               table->sum_count);
+    }
+}
+
 static int print_text(struct machine *machine)
 {
     print_name(machine);
@@ -261,6 +275,7 @@ static int print_text(struct machine *machine)
                  machine->nodes[link->to].name);
         print_link(name, link);
     }
+    print_kernel_tables(machine);
     return print_constants(machine);
 }
 

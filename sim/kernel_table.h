@@ -1,5 +1,5 @@
-/* How long the kernels of our own runtime take on a GPU, measured: tables that `lopside probe` fills
- * and that the schedule `lopside` is timed by. docs/time-model.md, "Kernel tables". */
+/* How long the kernels of our own runtime take on a GPU, measured: tables that `lopside probe`
+ * fills and that the schedule `lopside` is timed by. docs/time-model.md, "Kernel tables". */
 #ifndef SIM_KERNEL_TABLE_H
 #define SIM_KERNEL_TABLE_H
 
@@ -7,39 +7,49 @@
 
 #include "sim/program.h"
 
+/* The shape of the attention that is measured. */
+enum {
+    KERNEL_ATTENTION_HEADS = 32,
+    KERNEL_ATTENTION_KV_HEADS = 8,
+    KERNEL_ATTENTION_HEAD_DIM = 128
+};
+
 /* A product with weights of a type, of so many tokens: launch_s + bytes of the weights / gbs. For
- * TASK_EXPERTS, `tokens` are the rows that each touched expert has on average. */
+ * TASK_EXPERTS, `tokens` are the rows that each touched expert has on average, and the weights
+ * those of the touched ones. */
 struct kernel_product {
     enum task_kind kind; /* TASK_MATMUL, TASK_EXPERTS */
     enum tensor_type type;
-    uint32_t tokens;
+    uint32_t tokens; /* 1 or more */
     double launch_s, gbs;
 };
 
-/* Attention of so many tokens of one sequence over a window, with 32 query heads and 8 KV heads of
- * 128 values. */
+/* Attention of so many tokens of one sequence over a window of so many cells, its own tokens'
+ * included, with 32 query heads and 8 KV heads of 128 values. */
 struct kernel_attention {
-    enum tensor_type cache_type;
-    uint32_t tokens;
-    uint64_t cells;
-    double time_s;
+    enum tensor_type cache_type; /* of K */
+    uint32_t tokens;             /* 1 or more */
+    uint64_t cells;              /* 1 or more */
+    double time_s;               /* of all its kernels */
 };
 
-/* Other kernels of a step of so many tokens: launch_s + bytes / gbs, with the task's bytes. */
+/* Other kernels of a step of so many tokens: launch_s + bytes / gbs, with program_task.bytes (for
+ * TASK_DELTA_NET that is without state_bytes). TASK_NORM's rows serve for kinds without rows. */
 struct kernel_other {
     enum task_kind kind; /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ... */
-    uint32_t tokens;
+    uint32_t tokens;     /* of one sequence; 1 or more */
     double launch_s, gbs;
 };
 
 /* Sums over devices. */
 struct kernel_sum {
     uint32_t devices;
-    uint64_t bytes; /* of a device's part */
+    uint64_t bytes; /* of a device's part: 8 for each element */
     double time_s;
 };
 
-/* Of one GPU model; lists are owned, each sorted by its fields in order. */
+/* Of one GPU model; lists are owned, each sorted by its fields in order. All zero but the name is
+ * a table without rows. */
 struct kernel_table {
     char gpu[64]; /* as machine_device.gpu */
     struct kernel_product *products;
@@ -49,7 +59,7 @@ struct kernel_table {
     size_t product_count, attention_count, other_count, sum_count;
 };
 
-/** Appends a row, in its place; a row with the same key is replaced.
+/** Puts a row in its place; a row with the same key (all but its times) is replaced.
  * @return 0, or -1 with `err` set (ERROR_MEMORY) */
 int kernel_table_add_product(struct kernel_table *table, struct kernel_product row,
                              struct error *err);
@@ -57,19 +67,22 @@ int kernel_table_add_attention(struct kernel_table *table, struct kernel_attenti
                                struct error *err);
 int kernel_table_add_other(struct kernel_table *table, struct kernel_other row, struct error *err);
 int kernel_table_add_sum(struct kernel_table *table, struct kernel_sum row, struct error *err);
+
+/** Frees the rows; the name stays. */
 void kernel_table_clear(struct kernel_table *table);
 
 /**
  * Seconds of a kernel task by the table: between rows of the same kind and type times are
  * interpolated over tokens (and cells), beyond the last they grow with them.
  *
+ * @param task as the schedule `lopside` has it
  * @param cells of the task's window
  * @return below 0 where the table has no row of the task's kind and type
  */
 double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
                       double cells);
 
-/** Seconds of a sum; below 0 where there is no row of so many devices. */
+/** Seconds of a sum of `bytes` a device; below 0 where there is no row of so many devices. */
 double kernel_table_sum_s(const struct kernel_table *table, uint32_t devices, double bytes);
 
 #endif

@@ -1,6 +1,7 @@
 /* Machines: opening, freeing, choosing devices. The parts live in machine_profile.c (the
  * format), machine_parts.c and machine_links.c (its members), machine_catalogue.c and
- * machine_compose.c (machines without a file), machine_constants.c and machine_json.c. */
+ * machine_compose.c (machines without a file), machine_kernels.c (kernel tables),
+ * machine_constants.c and machine_json.c. */
 #include "sim/machine_private.h"
 
 #include <assert.h>
@@ -105,6 +106,7 @@ void machine_free(struct machine *machine)
 {
     if (machine == NULL)
         return;
+    machine_free_kernel_tables(machine);
     free(machine->fitted_rows);
     free(machine);
 }
@@ -303,6 +305,7 @@ int machine_keep(struct machine *machine, const uint32_t *order, size_t count, u
     machine->device_count = (uint32_t)count;
     machine->node_count = nodes;
     machine->link_count = links;
+    machine_drop_kernel_tables(machine);
     return 0;
 }
 

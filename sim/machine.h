@@ -122,6 +122,8 @@ struct machine_collective {
     double ratio;     /* share of the links' bandwidth that its kernels reach */
 };
 
+struct kernel_table; /* sim/kernel_table.h */
+
 struct machine {
     char name[96], about[256], source[160];
     struct machine_device devices[MACHINE_DEVICES_MAX];
@@ -141,6 +143,10 @@ struct machine {
     char variant[24];        /* the one in force; "stock" for none */
     char (*fitted_rows)[32]; /* ids of the rows that the constants were fitted to */
     size_t fitted_row_count;
+    /* measured kernels of our own runtime: a table for each GPU model that has one, so no more
+     * than there are devices */
+    struct kernel_table *kernel_tables;
+    uint32_t kernel_table_count;
 };
 
 /**
@@ -199,12 +205,25 @@ int machine_device_link(const struct machine *machine, uint32_t device);
 
 /**
  * Keeps only the devices of `order`, in that order, renamed CUDA0, CUDA1, ...; the nodes
- * and links of the others go, and the rest are renumbered without changing their order.
+ * and links of the others go, and the rest are renumbered without changing their order;
+ * kernel tables of GPUs that are no device any more go, too.
  *
  * @param order  indices of devices, each at most once
  */
 int machine_keep_devices(struct machine *machine, const uint32_t *order, size_t count,
                          struct error *err);
+
+/** The kernel table of a GPU model, by machine_device.gpu; NULL when there is none. */
+const struct kernel_table *machine_kernel_table(const struct machine *machine, const char *gpu);
+
+/**
+ * Gives the machine a kernel table, which replaces the one of the same GPU. The rows of `table`
+ * become the machine's, and `table` is left without rows; on failure it keeps them.
+ *
+ * @return 0, or -1 with `err` set: no device of the machine is such a GPU, no memory
+ */
+int machine_set_kernel_table(struct machine *machine, struct kernel_table *table,
+                             struct error *err);
 
 /* One number that calibration may change. */
 struct machine_constant {

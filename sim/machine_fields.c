@@ -2,12 +2,13 @@
  * 0 and 1 (attention on tensor cores may sum in fp16 at twice the rate that the share is
  * of), a bandwidth is above 0 and at most 100 TB/s, a fixed time is no
  * longer than 10 ms (a second for building a graph), a PCI Express payload is at most
- * 4096 bytes. */
+ * 4096 bytes. Kernels that were measured took a nanosecond or more, and 100 seconds or less. */
 #include "sim/machine_fields.h"
 
 #include <assert.h>
 #include <string.h>
 
+#include "sim/kernel_table.h"
 #include "sim/machine.h"
 
 #define BANDWIDTH "a bandwidth in GB/s"
@@ -18,6 +19,9 @@
 /* dp4a multiplies four int8 values on each of a multiprocessor's 128 lanes */
 #define MATVEC_MAX 512
 #define MATMUL_MAX 100000
+#define KERNEL_GBS_MIN 1e-3
+#define KERNEL_US_MIN 1e-3
+#define KERNEL_US_MAX 1e8
 
 #define HOST(member) offsetof(struct machine_host, member)
 #define DEVICE(member) offsetof(struct machine_device, member)
@@ -142,6 +146,30 @@ static const struct machine_field family_rows[] = {
      0, 1000, false, 1e-6, FAMILY(gdn_step_s)},
 };
 
+static const struct machine_field product_rows[] = {
+    {NULL, "launch_us", TIME, "us", "fixed time of a product's launch",
+     0, US_MAX, false, 1e-6, offsetof(struct kernel_product, launch_s)},
+    {NULL, "gbs", BANDWIDTH, "GB/s", "bytes of its weights for the rest of its time",
+     KERNEL_GBS_MIN, GBS_MAX, false, 1, offsetof(struct kernel_product, gbs)},
+};
+
+static const struct machine_field attention_rows[] = {
+    {NULL, "us", TIME, "us", "attention over a window",
+     KERNEL_US_MIN, KERNEL_US_MAX, false, 1e-6, offsetof(struct kernel_attention, time_s)},
+};
+
+static const struct machine_field other_rows[] = {
+    {NULL, "launch_us", TIME, "us", "fixed time of the kernels",
+     0, US_MAX, false, 1e-6, offsetof(struct kernel_other, launch_s)},
+    {NULL, "gbs", BANDWIDTH, "GB/s", "their bytes for the rest of their time",
+     KERNEL_GBS_MIN, GBS_MAX, false, 1, offsetof(struct kernel_other, gbs)},
+};
+
+static const struct machine_field sum_rows[] = {
+    {NULL, "us", TIME, "us", "a sum over devices",
+     KERNEL_US_MIN, KERNEL_US_MAX, false, 1e-6, offsetof(struct kernel_sum, time_s)},
+};
+
 /* clang-format on */
 
 #define FIELDS(rows)                                                                               \
@@ -154,6 +182,10 @@ const struct machine_fields machine_device_fields = FIELDS(device_rows);
 const struct machine_fields machine_link_fields = FIELDS(link_rows);
 const struct machine_fields machine_collective_fields = FIELDS(collective_rows);
 const struct machine_fields machine_family_fields = FIELDS(family_rows);
+const struct machine_fields kernel_product_fields = FIELDS(product_rows);
+const struct machine_fields kernel_attention_fields = FIELDS(attention_rows);
+const struct machine_fields kernel_other_fields = FIELDS(other_rows);
+const struct machine_fields kernel_sum_fields = FIELDS(sum_rows);
 
 double *machine_field_at(const struct machine_field *field, void *record)
 {

@@ -1,5 +1,5 @@
-/* The numbers of a machine, one row each: the key in a profile, the unit, the bounds
- * and the place in the struct. Read by the profile reader, the writer and the list of
+/* The numbers of a machine and its kernel tables, one row each: the key in a profile, the unit, the
+ * bounds and the place in the struct. Read by the profile reader, the writer and the list of
  * constants, so that the three cannot drift apart. */
 #ifndef SIM_MACHINE_FIELDS_H
 #define SIM_MACHINE_FIELDS_H
@@ -33,6 +33,10 @@ extern const struct machine_fields machine_device_fields;     /* struct machine_
 extern const struct machine_fields machine_link_fields;       /* struct machine_link */
 extern const struct machine_fields machine_collective_fields; /* struct machine_collective */
 extern const struct machine_fields machine_family_fields;     /* struct machine_family */
+extern const struct machine_fields kernel_product_fields;     /* struct kernel_product */
+extern const struct machine_fields kernel_attention_fields;   /* struct kernel_attention */
+extern const struct machine_fields kernel_other_fields;       /* struct kernel_other */
+extern const struct machine_fields kernel_sum_fields;         /* struct kernel_sum */
 
 /** The field within `record`, a struct of the kind the row belongs to. */
 double *machine_field_at(const struct machine_field *field, void *record);

@@ -7,8 +7,7 @@
 
 enum { DIGITS = 12 }; /* of numbers: more would print the rounding of unit conversions */
 
-/* Adds the fields of a record; groups become objects. */
-static int add_fields(json_t *object, struct machine_fields fields, const void *record)
+int machine_add_fields(json_t *object, struct machine_fields fields, const void *record)
 {
     int failed = 0;
 
@@ -37,7 +36,7 @@ static json_t *host_json(const struct machine_host *host)
     int failed = add_text(object, "cpu", host->cpu);
 
     failed |= json_object_set_new(object, "threads", json_integer(host->threads));
-    failed |= add_fields(object, machine_host_fields, host);
+    failed |= machine_add_fields(object, machine_host_fields, host);
     return failed ? (json_decref(object), NULL) : object;
 }
 
@@ -63,7 +62,7 @@ static json_t *device_json(const struct machine *machine, const struct machine_d
         failed |= json_object_set_new(
             object, "l2_mib", json_integer((json_int_t)(device->l2_bytes / MACHINE_MIB_BYTES)));
     failed |= json_object_set_new(object, "sm_count", json_integer(device->sm_count));
-    failed |= add_fields(object, machine_device_fields, device);
+    failed |= machine_add_fields(object, machine_device_fields, device);
     failed |= json_object_set_new(object, "int8_tensor_cores",
                                   json_boolean(device->has_int8_tensor_cores));
     failed |= json_object_set_new(object, "fp16_tensor_cores",
@@ -78,7 +77,7 @@ static json_t *link_json(const struct machine *machine, const struct machine_lin
 
     failed |= add_text(object, "to", machine->nodes[link->to].name);
     failed |= add_text(object, "link", link->class_name);
-    failed |= add_fields(object, machine_link_fields, link);
+    failed |= machine_add_fields(object, machine_link_fields, link);
     return failed ? (json_decref(object), NULL) : object;
 }
 
@@ -91,7 +90,7 @@ static json_t *families_json(const struct machine *machine)
         const struct machine_family *family = &machine->families[machine->devices[i].family];
         json_t *object = json_object();
 
-        failed |= add_fields(object, machine_family_fields, family);
+        failed |= machine_add_fields(object, machine_family_fields, family);
         failed |= json_object_set_new(families, family->name, object);
     }
     return failed ? (json_decref(families), NULL) : families;
@@ -149,12 +148,14 @@ char *machine_to_json(const struct machine *machine, struct error *err)
     failed |= add_text(profile, "about", machine->about);
     failed |= json_object_set_new(profile, "host", host_json(&machine->host));
     failed |= add_topology(profile, machine);
-    failed |= add_fields(collective, machine_collective_fields, &machine->collective);
+    failed |= machine_add_fields(collective, machine_collective_fields, &machine->collective);
     failed |= json_object_set_new(profile, "collective", collective);
     failed |= json_object_set_new(profile, "families", families_json(machine));
     failed |= add_memory(profile, machine);
     if (machine->fitted_row_count > 0)
         failed |= add_fitted(profile, machine);
+    if (machine->kernel_table_count > 0)
+        failed |= json_object_set_new(profile, "kernels", machine_kernels_json(machine));
     if (!failed)
         text = json_dumps(profile, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
     json_decref(profile);

@@ -108,6 +108,10 @@ int machine_read_memory(struct machine_draft *draft, const struct json_cursor *m
 int machine_read_collective(struct machine_draft *draft, const struct json_cursor *collective,
                             struct error *err);
 
+/** Kernel tables by the names of GPUs; each replaces the one that a GPU has (machine_kernels.c). */
+int machine_read_kernels(struct machine_draft *draft, const struct json_cursor *kernels,
+                         struct error *err);
+
 /** Changes figures of devices by name: {"CUDA0": {"memory_gbs": 540}}. */
 int machine_change_devices(struct machine_draft *draft, const struct json_cursor *devices,
                            struct error *err);
@@ -123,5 +127,20 @@ const char *machine_builtin_text(const char *name, size_t *size);
  * json_input_find_string. */
 int machine_read_text(const struct json_cursor *object, const char *key, const char *noun,
                       char *text, size_t size, struct error *err);
+
+/* --- writing (machine_json.c, machine_kernels.c) --- */
+
+/** Adds the fields of a record to an object; groups become objects. Not 0 without memory. */
+int machine_add_fields(json_t *object, struct machine_fields fields, const void *record);
+
+/** The machine's kernel tables as machine_read_kernels() reads them; NULL without memory. */
+json_t *machine_kernels_json(const struct machine *machine);
+
+/* --- kernel tables (machine_kernels.c) --- */
+
+void machine_free_kernel_tables(struct machine *machine);
+
+/** Frees those of GPUs that no device is. */
+void machine_drop_kernel_tables(struct machine *machine);
 
 #endif

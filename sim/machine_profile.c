@@ -22,6 +22,12 @@
  *   collective        {latency_us, ratio}
  *   families          {"ada": {memory_ratio, ...}}: changes of sim/data/families.json
  *   memory            {context_mib, collective_mib}, per device
+ *   kernels           {"NVIDIA H200": {products: [{kind, type, tokens, launch_us, gbs}],
+ *                     attention: [{cache, tokens, cells, us}],
+ *                     other: [{kind, tokens, launch_us, gbs}], sums: [{devices, bytes, us}]}}:
+ *                     what was measured of our own runtime's kernels on a GPU, by the name that
+ *                     devices have in gpu; kinds are those of tasks, docs/time-model.md, "Kernel
+ *                     tables"
  *   fitted            {rows: [ids], constants: [{name, value, unit, uncertainty}]}: values of
  *                     machine_constants(), which go over the figures above
  *   variants          {"oc": {about, host, devices: {"CUDA0": {...}}, links: {"CUDA0": {...}}}}:
@@ -33,7 +39,8 @@
  *   devices_kept      ["CUDA1", "CUDA0"]: those stay, renamed CUDA0, CUDA1, ...
  *   links_changed     {"CUDA0": {"down_gbs": 24.61}}, by the names after devices_kept
  *
- * and then may change host, collective, families and memory, and add fitted and variants.
+ * and then may change host, collective, families and memory, replace kernel tables as a whole,
+ * and add fitted and variants.
  * A variant of the other profile is in force when it is asked for by name. Unknown keys
  * are refused everywhere. */
 #include "sim/machine_private.h"
@@ -48,12 +55,12 @@
 enum { PROFILE_VERSION = 1, PROFILE_DEPTH_MAX = 8 };
 
 static const char *const whole_keys[] = {
-    "lopside_machine", "name",       "about",    "sources", "host",   "devices", "switches",
-    "links",           "collective", "families", "memory",  "fitted", "variants"};
+    "lopside_machine", "name",       "about",    "sources", "host",    "devices", "switches",
+    "links",           "collective", "families", "memory",  "kernels", "fitted",  "variants"};
 static const char *const derived_keys[] = {
-    "lopside_machine", "name",          "about",   "sources",    "from",
-    "devices_kept",    "links_changed", "host",    "collective", "families",
-    "memory",          "fitted",        "variants"};
+    "lopside_machine", "name",          "about",  "sources",    "from",
+    "devices_kept",    "links_changed", "host",   "collective", "families",
+    "memory",          "kernels",       "fitted", "variants"};
 
 /* Calls a reader of part `key` if the profile has it. */
 static int
@@ -500,6 +507,7 @@ int machine_profile_read(struct machine_draft *draft, const struct json_cursor *
         read_part(draft, profile, "collective", machine_read_collective, err) < 0 ||
         read_part(draft, profile, "families", machine_read_families, err) < 0 ||
         read_part(draft, profile, "memory", machine_read_memory, err) < 0 ||
+        read_part(draft, profile, "kernels", machine_read_kernels, err) < 0 ||
         read_part(draft, profile, "fitted", read_fitted, err) < 0 ||
         read_variants(draft, profile, variant, err) < 0)
         return -1;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim/cost.h"
+#include "sim/kernel_table.h"
 
 /* Engine links: three a machine link. */
 enum { LINK_DOWN, LINK_UP, LINK_DUPLEX, LINK_PARTS };
@@ -23,6 +24,7 @@ struct timing {
     double peer_latency_s[MACHINE_DEVICES_MAX][MACHINE_DEVICES_MAX]; /* from, to */
     double device_latency_s[MACHINE_DEVICES_MAX];                    /* of the way to the host */
     const struct machine_link *device_link[MACHINE_DEVICES_MAX];     /* the one at the device */
+    const struct kernel_table *tables[MACHINE_DEVICES_MAX]; /* that time the schedule; or NULL */
 };
 
 /* ---- routes ---- */
@@ -126,6 +128,17 @@ static int make_routes(struct timing *timing, struct error *err)
     return 0;
 }
 
+/* The kernels of other schedules are llama.cpp's. */
+static void find_tables(struct timing *timing)
+{
+    const struct placement *placement = timing->placement;
+
+    if (placement->plan.schedule != PLAN_SCHEDULE_LOPSIDE)
+        return;
+    for (uint32_t d = 0; d < placement->device_count; d++)
+        timing->tables[d] = machine_kernel_table(placement->machine, device_of(placement, d)->gpu);
+}
+
 struct timing *timing_new(const struct placement *placement, struct error *err)
 {
     const struct machine *machine = placement->machine;
@@ -137,6 +150,7 @@ struct timing *timing_new(const struct placement *placement, struct error *err)
         return NULL;
     }
     timing->placement = placement;
+    find_tables(timing);
     for (uint32_t l = 0; l < machine->link_count; l++) {
         gbs[LINK_PARTS * l + LINK_DOWN] = machine->links[l].down_gbs;
         gbs[LINK_PARTS * l + LINK_UP] = machine->links[l].up_gbs;
@@ -239,6 +253,34 @@ static double issue_s(const struct placement *placement, const struct program_ta
     }
 }
 
+static double kernel_s(const struct timing *timing, const struct program_task *task, double cells)
+{
+    uint32_t d = (uint32_t)task->device;
+    double time_s = timing->tables[d] != NULL ? kernel_table_s(timing->tables[d], task, cells) : -1;
+
+    return time_s >= 0 ? time_s
+                       : cost_kernel_s(timing->placement->machine, device_of(timing->placement, d),
+                                       task, cells);
+}
+
+/* Of the slowest member; below 0 where one has no measured sums. */
+static double measured_sum_s(const struct timing *timing, const struct program_task *task)
+{
+    uint32_t count = timing->placement->device_count;
+    double slowest_s = -1;
+
+    for (uint32_t d = 0; d < count; d++) {
+        double time_s = timing->tables[d] != NULL
+                            ? kernel_table_sum_s(timing->tables[d], count, task->bytes)
+                            : -1;
+
+        if (time_s < 0)
+            return -1;
+        slowest_s = fmax(slowest_s, time_s);
+    }
+    return slowest_s;
+}
+
 /* Members convert the payload to bf16 and back: four bytes in, two out, and the reverse. */
 static double collective_work_s(const struct timing *timing, const struct program_task *task)
 {
@@ -254,6 +296,16 @@ static double collective_work_s(const struct timing *timing, const struct progra
     return placement->machine->collective.latency_s + slowest_s;
 }
 
+/* A measured sum has its way over the links in it. */
+static void time_collective(const struct timing *timing, const struct program_task *task,
+                            struct engine_task *engine_task)
+{
+    double measured_s = measured_sum_s(timing, task);
+
+    engine_task->work_s = measured_s >= 0 ? measured_s : collective_work_s(timing, task);
+    engine_task->flow_bytes = measured_s >= 0 ? 0 : timing_flow_bytes(timing, task, task->bytes);
+}
+
 static void time_task(const struct timing *timing, const struct program_task *task,
                       struct program_cells cells, struct engine_task *engine_task)
 {
@@ -264,8 +316,7 @@ static void time_task(const struct timing *timing, const struct program_task *ta
     engine_task->issue_s = issue_s(placement, task, n);
     switch (program_task_class(task->kind)) {
     case TASK_CLASS_KERNEL:
-        engine_task->work_s = cost_kernel_s(placement->machine,
-                                            device_of(placement, (uint32_t)task->device), task, n);
+        engine_task->work_s = kernel_s(timing, task, n);
         break;
     case TASK_CLASS_COPY:
         engine_task->work_s = task->kind == TASK_PEER
@@ -277,8 +328,7 @@ static void time_task(const struct timing *timing, const struct program_task *ta
         engine_task->flow_bytes = timing_flow_bytes(timing, task, bytes);
         break;
     case TASK_CLASS_COLLECTIVE:
-        engine_task->work_s = collective_work_s(timing, task);
-        engine_task->flow_bytes = timing_flow_bytes(timing, task, bytes);
+        time_collective(timing, task, engine_task);
         break;
     default:
         engine_task->work_s = 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/kernel_table.h"
 #include "sim/machine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -30,6 +31,28 @@ static void check(struct machine *machine)
     }
 }
 
+/* Whatever was measured, times are numbers. */
+static void check_kernels(const struct machine *machine)
+{
+    const struct program_task task = {.kind = TASK_ATTENTION,
+                                      .tokens = 7,
+                                      .heads = 24,
+                                      .kv_heads = 4,
+                                      .head_dim = 256,
+                                      .sequences = 3,
+                                      .cache_type = TENSOR_TYPE_F16};
+
+    assert(machine->kernel_table_count <= machine->device_count);
+    for (uint32_t i = 0; i < machine->kernel_table_count; i++) {
+        const struct kernel_table *table = &machine->kernel_tables[i];
+        double time_s = kernel_table_s(table, &task, 1e5);
+        double sum_s = kernel_table_sum_s(table, 2, 1e8);
+
+        assert((time_s > 0 || time_s == -1) && (sum_s > 0 || sum_s == -1));
+        assert(machine_kernel_table(machine, table->gpu) == table);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct error err = {0};
@@ -44,11 +67,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     check(machine);
+    check_kernels(machine);
     text = machine_to_json(machine, &err);
     assert(text != NULL);
     copy = machine_parse(text, strlen(text), "written", NULL, &err);
     assert(copy != NULL);
     assert(copy->device_count == machine->device_count);
+    assert(copy->kernel_table_count == machine->kernel_table_count);
+    check_kernels(copy);
     free(text);
     machine_free(copy);
     machine_free(machine);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/kernel_table.h"
 #include "sim/machine.h"
 
 #define PAIR "rtx4070-gen4x16+rtx3060-gen3x4"
@@ -381,6 +382,155 @@ START_TEST(defaults_fill_what_a_profile_leaves_out)
 }
 END_TEST
 
+/* --- kernel tables --- */
+
+#define MEASURED                                                                                   \
+    "{\"products\": [{\"kind\": \"experts\", \"type\": \"Q4_K\", \"tokens\": 8, \"launch_us\": "   \
+    "2.1,"                                                                                         \
+    " \"gbs\": 401.5}, {\"kind\": \"matmul\", \"type\": \"Q8_0\", \"tokens\": 1, \"launch_us\": "  \
+    "2,"                                                                                           \
+    " \"gbs\": 400}],"                                                                             \
+    " \"attention\": [{\"cache\": \"Q8_0\", \"tokens\": 1, \"cells\": 4294967296, \"us\": 9.7}],"  \
+    " \"other\": [{\"kind\": \"delta-net\", \"tokens\": 1, \"launch_us\": 0, \"gbs\": 900}],"      \
+    " \"sums\": [{\"devices\": 2, \"bytes\": 40960, \"us\": 5.2}]}"
+
+/* The pair with a table of each card. */
+static const char measured[] = "{\"lopside_machine\": 1, \"name\": \"m\", \"from\": \"" PAIR "\",\n"
+                               " \"kernels\": {\"GeForce RTX 3060 12GB\": {},\n"
+                               "  \"GeForce RTX 4070\": " MEASURED "}}\n";
+
+START_TEST(a_kernel_table_belongs_to_the_devices_of_its_gpu)
+{
+    struct machine *machine = parsed(measured, NULL);
+    const struct kernel_table *table = machine_kernel_table(machine, machine->devices[0].gpu);
+
+    ck_assert_uint_eq(machine->kernel_table_count, 2);
+    ck_assert_ptr_nonnull(table);
+    ck_assert_str_eq(table->gpu, "GeForce RTX 4070");
+    ck_assert_uint_eq(table->product_count, 2);
+    ck_assert_int_eq(table->products[0].kind, TASK_MATMUL); /* in order, not as written */
+    ck_assert_int_eq(table->products[1].type, TENSOR_TYPE_Q4_K);
+    ck_assert_uint_eq(table->products[1].tokens, 8);
+    ck_near(table->products[1].launch_s, 2.1e-6);
+    ck_near(table->products[1].gbs, 401.5);
+    ck_assert_int_eq(table->attentions[0].cache_type, TENSOR_TYPE_Q8_0);
+    ck_assert_uint_eq(table->attentions[0].cells, UINT64_C(4294967296));
+    ck_near(table->attentions[0].time_s, 9.7e-6);
+    ck_assert_int_eq(table->others[0].kind, TASK_DELTA_NET);
+    ck_assert_uint_eq(table->sums[0].bytes, 40960);
+    ck_near(table->sums[0].time_s, 5.2e-6);
+    table = machine_kernel_table(machine, machine->devices[1].gpu);
+    ck_assert_ptr_nonnull(table);
+    ck_assert_uint_eq(table->product_count, 0);
+    ck_assert_ptr_null(machine_kernel_table(machine, "GeForce RTX 3090"));
+    machine_free(machine);
+}
+END_TEST
+
+START_TEST(kernel_tables_go_with_the_last_device_of_their_gpu)
+{
+    const uint32_t second[] = {1};
+    struct machine *machine = parsed(measured, NULL);
+    struct error err = {0};
+
+    ck_assert_int_eq(machine_keep_devices(machine, second, 1, &err), 0);
+    ck_assert_uint_eq(machine->kernel_table_count, 1);
+    ck_assert_str_eq(machine->kernel_tables[0].gpu, "GeForce RTX 3060 12GB");
+    ck_assert_ptr_null(machine_kernel_table(machine, "GeForce RTX 4070"));
+    machine_free(machine);
+}
+END_TEST
+
+START_TEST(a_kernel_table_replaces_the_former_of_its_gpu)
+{
+    struct machine *machine = parsed(measured, NULL);
+    struct kernel_table table = {.gpu = "GeForce RTX 4070"}, stranger = {.gpu = "GeForce RTX 3090"};
+    const struct kernel_sum sum = {2, 8, 1e-6};
+    struct error err = {0};
+
+    ck_assert_int_eq(kernel_table_add_sum(&table, sum, &err), 0);
+    ck_assert_int_eq(machine_set_kernel_table(machine, &table, &err), 0);
+    ck_assert_ptr_null(table.sums);
+    ck_assert_uint_eq(machine->kernel_table_count, 2);
+    ck_assert_uint_eq(machine_kernel_table(machine, table.gpu)->sums[0].bytes, 8);
+    ck_assert_uint_eq(machine_kernel_table(machine, table.gpu)->product_count, 0);
+    ck_assert_int_eq(kernel_table_add_sum(&stranger, sum, &err), 0);
+    ck_assert_int_eq(machine_set_kernel_table(machine, &stranger, &err), -1);
+    ck_assert_str_eq(err.text, "no device of m is a GPU named \"GeForce RTX 3090\"");
+    ck_assert_uint_eq(stranger.sum_count, 1);
+    kernel_table_clear(&stranger);
+    machine_free(machine);
+}
+END_TEST
+
+START_TEST(a_derived_profile_has_the_tables_of_the_other_or_its_own)
+{
+    const char *base = "machine-test-measured.json";
+    FILE *file = fopen(base, "w");
+    struct machine *kept, *changed;
+
+    ck_assert_ptr_nonnull(file);
+    fputs(measured, file);
+    fclose(file);
+    kept =
+        parsed("{\"lopside_machine\": 1, \"name\": \"d\", \"from\": \"machine-test-measured.json\","
+               " \"devices_kept\": [\"CUDA0\"]}",
+               NULL);
+    changed = parsed("{\"lopside_machine\": 1, \"name\": \"d\", \"from\": "
+                     "\"machine-test-measured.json\", \"kernels\": {\"GeForce RTX 4070\":"
+                     " {\"sums\": [{\"devices\": 4, \"bytes\": 8, \"us\": 5}]}}}",
+                     NULL);
+    remove(base);
+    ck_assert_uint_eq(kept->kernel_table_count, 1);
+    ck_assert_uint_eq(machine_kernel_table(kept, kept->devices[0].gpu)->product_count, 2);
+    ck_assert_uint_eq(changed->kernel_table_count, 2);
+    ck_assert_uint_eq(machine_kernel_table(changed, changed->devices[0].gpu)->product_count, 0);
+    ck_assert_uint_eq(machine_kernel_table(changed, changed->devices[0].gpu)->sum_count, 1);
+    machine_free(kept);
+    machine_free(changed);
+}
+END_TEST
+
+START_TEST(kernel_tables_written_as_a_profile_read_back_the_same)
+{
+    struct machine *machine = parsed(measured, NULL), *copy;
+    struct error err = {0};
+    char *text = machine_to_json(machine, &err), *again;
+    const struct kernel_table *table, *read;
+
+    ck_assert_ptr_nonnull(text);
+    copy = parsed(text, NULL);
+    again = machine_to_json(copy, &err);
+    ck_assert_ptr_nonnull(again);
+    ck_assert_str_eq(text, again);
+    ck_assert_uint_eq(copy->kernel_table_count, 2);
+    table = machine_kernel_table(machine, "GeForce RTX 4070");
+    read = machine_kernel_table(copy, "GeForce RTX 4070");
+    ck_assert_double_eq(read->products[1].launch_s, table->products[1].launch_s);
+    ck_assert_double_eq(read->products[1].gbs, table->products[1].gbs);
+    ck_assert_double_eq(read->attentions[0].time_s, table->attentions[0].time_s);
+    ck_assert_uint_eq(read->attentions[0].cells, table->attentions[0].cells);
+    ck_assert_int_eq(read->others[0].kind, table->others[0].kind);
+    ck_assert_double_eq(read->sums[0].time_s, table->sums[0].time_s);
+    free(text);
+    free(again);
+    machine_free(copy);
+    machine_free(machine);
+}
+END_TEST
+
+START_TEST(machines_of_the_catalogue_have_no_kernel_tables)
+{
+    struct machine *machine = composed("2x RTX 4070@gen4x8"), *pair = opened(PAIR, NULL);
+
+    ck_assert_uint_eq(machine->kernel_table_count, 0);
+    ck_assert_uint_eq(pair->kernel_table_count, 0);
+    ck_assert_ptr_null(machine_kernel_table(machine, machine->devices[0].gpu));
+    machine_free(machine);
+    machine_free(pair);
+}
+END_TEST
+
 /* --- ways --- */
 
 /* Two devices behind a switch, one beside it, and a bridge between the first two. */
@@ -467,7 +617,7 @@ static Suite *suite(void)
 {
     Suite *all = suite_create("machine");
     TCase *catalogue = tcase_create("catalogue"), *profiles = tcase_create("profiles");
-    TCase *ways = tcase_create("ways");
+    TCase *ways = tcase_create("ways"), *kernels = tcase_create("kernels");
 
     tcase_add_test(catalogue, catalogue_gpus_have_names_of_their_own_and_compose);
     tcase_add_test(catalogue, catalogue_links_have_names_of_their_own_and_sound_rates);
@@ -482,11 +632,18 @@ static Suite *suite(void)
     tcase_add_test(profiles, a_derived_profile_keeps_changes_and_variants);
     tcase_add_test(profiles, a_file_may_come_from_a_file_beside_it);
     tcase_add_test(profiles, defaults_fill_what_a_profile_leaves_out);
+    tcase_add_test(kernels, a_kernel_table_belongs_to_the_devices_of_its_gpu);
+    tcase_add_test(kernels, kernel_tables_go_with_the_last_device_of_their_gpu);
+    tcase_add_test(kernels, a_kernel_table_replaces_the_former_of_its_gpu);
+    tcase_add_test(kernels, a_derived_profile_has_the_tables_of_the_other_or_its_own);
+    tcase_add_test(kernels, kernel_tables_written_as_a_profile_read_back_the_same);
+    tcase_add_test(kernels, machines_of_the_catalogue_have_no_kernel_tables);
     tcase_add_test(ways, the_way_between_devices_turns_at_their_switch);
     tcase_add_test(ways, kept_devices_take_their_links_and_ways_along);
     tcase_add_test(ways, devices_that_cannot_be_kept_change_nothing);
     suite_add_tcase(all, catalogue);
     suite_add_tcase(all, profiles);
+    suite_add_tcase(all, kernels);
     suite_add_tcase(all, ways);
     return all;
 }

@@ -19,6 +19,8 @@
 #define LINKS(links) PROFILE(HEAD_LINE, HOST_LINE, DEVICES_LINE, links, "")
 #define MORE(more) PROFILE(HEAD_LINE, HOST_LINE, DEVICES_LINE, LINKS_LINE, ",\n " more)
 #define FROM(more) "{" HEAD_LINE ", 'from': 'rtx4070-gen4x16+rtx3060-gen3x4',\n " more "}\n"
+#define KERNELS(tables) "'kernels': {" tables "}"
+#define CARD "'GeForce RTX 4070': "
 
 static const struct {
     const char *name, *profile;
@@ -229,6 +231,85 @@ static const struct {
      MORE("'fitted': {'constants': [{'name': 'ada.kernel_us', 'unit': 'us'}]}"), 5, 27,
      "fitted.constants[0].value: missing; a value of this constant (a number from 0 to 1000) "
      "belongs here"},
+    {"kernels of a GPU that no device is", MORE(KERNELS("'GeForce RTX 4060': {}")), 5, 34,
+     "kernels[\"GeForce RTX 4060\"]: is no GPU of this machine; did you mean \"GeForce RTX 4070\"? "
+     "known: GeForce RTX 4070"},
+    {"an unknown part of a kernel table", MORE(KERNELS(CARD "{'product': []}")), 5, 35,
+     "kernels[\"GeForce RTX 4070\"].product: unknown key; did you mean products?"},
+    {"measured products that are no list", MORE(KERNELS(CARD "{'products': {}}")), 5, 47,
+     "kernels[\"GeForce RTX 4070\"].products: an object is not a list"},
+    {"a measured product that is a number", MORE(KERNELS(CARD "{'products': [1]}")), 5, 48,
+     "kernels[\"GeForce RTX 4070\"].products[0]: 1 is not an object"},
+    {"a measured product in another unit",
+     MORE(KERNELS(CARD "{'products': [{'kind': 'matmul', 'type': 'Q8_0', 'tokens': 1, "
+                       "'launch_ns': 2000, 'gbs': 9}]}")),
+     5, 96,
+     "kernels[\"GeForce RTX 4070\"].products[0].launch_ns: unknown key; did you mean launch_us, in "
+     "microseconds?"},
+    {"a measured product of another kind",
+     MORE(KERNELS(CARD "{'products': [{'kind': 'norm', 'type': 'Q8_0', 'tokens': 1, "
+                       "'launch_us': 2, 'gbs': 9}]}")),
+     5, 57,
+     "kernels[\"GeForce RTX 4070\"].products[0].kind: \"norm\" is not a kind of task here; known: "
+     "matmul and experts"},
+    {"a measured product with a type that is none",
+     MORE(KERNELS(CARD "{'products': [{'kind': 'matmul', 'type': 'q8_0', 'tokens': 1, "
+                       "'launch_us': 2, 'gbs': 9}]}")),
+     5, 75,
+     "kernels[\"GeForce RTX 4070\"].products[0].type: \"q8_0\" is not a tensor type; did you mean "
+     "\"Q8_0\" (known: F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, "
+     "Q8_K, IQ2_XXS, IQ2_XS, IQ3_XXS, IQ1_S, IQ4_NL, IQ3_S, IQ2_S, IQ4_XS, I8, I16, I32, I64, F64, "
+     "IQ1_M, BF16, TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0 and Q2_0)?"},
+    {"a measured product of no tokens",
+     MORE(KERNELS(CARD "{'products': [{'kind': 'matmul', 'type': 'Q8_0', 'tokens': 0, "
+                       "'launch_us': 2, 'gbs': 9}]}")),
+     5, 93,
+     "kernels[\"GeForce RTX 4070\"].products[0].tokens: 0 is not a number of tokens; a whole "
+     "number "
+     "from 1 to 1048576 is"},
+    {"a measured product that reads nothing",
+     MORE(KERNELS(CARD "{'products': [{'kind': 'matmul', 'type': 'Q8_0', 'tokens': 1, "
+                       "'launch_us': 2, 'gbs': 0}]}")),
+     5, 119,
+     "kernels[\"GeForce RTX 4070\"].products[0].gbs: 0 is not a bandwidth in GB/s; a number from "
+     "0.001 to 100000 is"},
+    {"a measured product without its launch",
+     MORE(
+         KERNELS(CARD "{'products': [{'kind': 'matmul', 'type': 'Q8_0', 'tokens': 1, 'gbs': 9}]}")),
+     5, 48,
+     "kernels[\"GeForce RTX 4070\"].products[0].launch_us: missing; a time in microseconds (a "
+     "number "
+     "from 0 to 10000) belongs here"},
+    {"a product measured twice",
+     MORE(KERNELS(CARD
+                  "{'products': [\n"
+                  "{'kind': 'matmul', 'type': 'Q8_0', 'tokens': 1, 'launch_us': 2, 'gbs': 9},\n"
+                  "{'kind': 'matmul', 'type': 'Q8_0', 'tokens': 1, 'launch_us': 2, 'gbs': 8}]}")),
+     7, 1, "kernels[\"GeForce RTX 4070\"].products[1]: measured in a row before; once is enough"},
+    {"a measured attention without a window",
+     MORE(KERNELS(CARD "{'attention': [{'cache': 'F16', 'tokens': 1, 'us': 9.7}]}")), 5, 49,
+     "kernels[\"GeForce RTX 4070\"].attention[0].cells: missing; a number of cells (a whole number "
+     "from 1 to 4294967296) belongs here"},
+    {"a measured attention that takes no time",
+     MORE(KERNELS(CARD "{'attention': [{'cache': 'F16', 'tokens': 1, 'cells': 256, 'us': 0}]}")), 5,
+     99,
+     "kernels[\"GeForce RTX 4070\"].attention[0].us: 0 is not a time in microseconds; a number "
+     "from "
+     "0.001 to 1e+08 is"},
+    {"a product among the other kernels",
+     MORE(KERNELS(CARD "{'other': [{'kind': 'matmul', 'tokens': 1, 'launch_us': 2.5, 'gbs': 9}]}")),
+     5, 54,
+     "kernels[\"GeForce RTX 4070\"].other[0].kind: \"matmul\" is not a kind of task here; known: "
+     "norm, router, rope, delta-net, glu and add"},
+    {"a sum over one device",
+     MORE(KERNELS(CARD "{'sums': [{'devices': 1, 'bytes': 40960, 'us': 5.2}]}")), 5, 56,
+     "kernels[\"GeForce RTX 4070\"].sums[0].devices: 1 is not a number of devices; a whole number "
+     "from 2 to 16 is"},
+    {"a sum in KiB", MORE(KERNELS(CARD "{'sums': [{'devices': 2, 'kib': 40, 'us': 5.2}]}")), 5, 59,
+     "kernels[\"GeForce RTX 4070\"].sums[0].kib: unknown key; known here: devices, bytes and us"},
+    {"kernels of a device that was not kept",
+     FROM("'devices_kept': ['CUDA0'],\n " KERNELS("'GeForce RTX 3060 12GB': {}")), 3, 39,
+     "kernels[\"GeForce RTX 3060 12GB\"]: is no GPU of this machine; known: GeForce RTX 4070"},
     {"another profile that is not there",
      "{'lopside_machine': 1, 'name': 'm', 'from': 'rtx4071'}\n", 1, 45,
      "from: \"rtx4071\" is no built-in profile; one of those or a file name ending in .json is "

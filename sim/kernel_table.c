@@ -1,0 +1,363 @@
+#include "sim/kernel_table.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DECODE_TOKENS = 8 }; /* up to so many an attention is bound by reading K and V */
+
+/* ---- sorted lists ---- */
+
+static int order(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int compare_products(const void *left, const void *right)
+{
+    const struct kernel_product *a = left, *b = right;
+    int by_kind = order(a->kind, b->kind), by_type = order(a->type, b->type);
+
+    return by_kind != 0 ? by_kind : by_type != 0 ? by_type : order(a->tokens, b->tokens);
+}
+
+static int compare_attentions(const void *left, const void *right)
+{
+    const struct kernel_attention *a = left, *b = right;
+    int by_type = order(a->cache_type, b->cache_type), by_tokens = order(a->tokens, b->tokens);
+
+    return by_type != 0 ? by_type : by_tokens != 0 ? by_tokens : order(a->cells, b->cells);
+}
+
+static int compare_others(const void *left, const void *right)
+{
+    const struct kernel_other *a = left, *b = right;
+    int by_kind = order(a->kind, b->kind);
+
+    return by_kind != 0 ? by_kind : order(a->tokens, b->tokens);
+}
+
+static int compare_sums(const void *left, const void *right)
+{
+    const struct kernel_sum *a = left, *b = right;
+    int by_devices = order(a->devices, b->devices);
+
+    return by_devices != 0 ? by_devices : order(a->bytes, b->bytes);
+}
+
+/* A list of rows of any kind: where it is and how it is ordered. */
+struct list {
+    void *rows;
+    size_t count, row_size;
+    int (*compare)(const void *left, const void *right);
+};
+
+/* Index of the first row that is not before `key`. */
+static size_t place_of(const struct list *list, const void *key)
+{
+    size_t first = 0, count = list->count;
+
+    while (count > 0) {
+        size_t half = count / 2;
+        const char *row = (const char *)list->rows + (first + half) * list->row_size;
+
+        if (list->compare(row, key) < 0) {
+            first += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
+    }
+    return first;
+}
+
+static int put(struct list *list, const void *row, struct error *err)
+{
+    size_t at = place_of(list, row), size = list->row_size;
+    char *rows = list->rows, *grown;
+
+    if (at < list->count && list->compare(rows + at * size, row) == 0) {
+        memcpy(rows + at * size, row, size);
+        return 0;
+    }
+    grown = realloc(rows, (list->count + 1) * size);
+    if (grown == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for %zu rows of a kernel table",
+                         list->count + 1);
+    memmove(grown + (at + 1) * size, grown + at * size, (list->count - at) * size);
+    memcpy(grown + at * size, row, size);
+    list->rows = grown;
+    list->count++;
+    return 0;
+}
+
+static struct list products_of(const struct kernel_table *table)
+{
+    return (struct list){table->products, table->product_count, sizeof *table->products,
+                         compare_products};
+}
+
+static struct list attentions_of(const struct kernel_table *table)
+{
+    return (struct list){table->attentions, table->attention_count, sizeof *table->attentions,
+                         compare_attentions};
+}
+
+static struct list others_of(const struct kernel_table *table)
+{
+    return (struct list){table->others, table->other_count, sizeof *table->others, compare_others};
+}
+
+static struct list sums_of(const struct kernel_table *table)
+{
+    return (struct list){table->sums, table->sum_count, sizeof *table->sums, compare_sums};
+}
+
+int kernel_table_add_product(struct kernel_table *table, struct kernel_product row,
+                             struct error *err)
+{
+    struct list list = products_of(table);
+    int result = put(&list, &row, err);
+
+    table->products = list.rows;
+    table->product_count = list.count;
+    return result;
+}
+
+int kernel_table_add_attention(struct kernel_table *table, struct kernel_attention row,
+                               struct error *err)
+{
+    struct list list = attentions_of(table);
+    int result = put(&list, &row, err);
+
+    table->attentions = list.rows;
+    table->attention_count = list.count;
+    return result;
+}
+
+int kernel_table_add_other(struct kernel_table *table, struct kernel_other row, struct error *err)
+{
+    struct list list = others_of(table);
+    int result = put(&list, &row, err);
+
+    table->others = list.rows;
+    table->other_count = list.count;
+    return result;
+}
+
+int kernel_table_add_sum(struct kernel_table *table, struct kernel_sum row, struct error *err)
+{
+    struct list list = sums_of(table);
+    int result = put(&list, &row, err);
+
+    table->sums = list.rows;
+    table->sum_count = list.count;
+    return result;
+}
+
+void kernel_table_clear(struct kernel_table *table)
+{
+    free(table->products);
+    free(table->attentions);
+    free(table->others);
+    free(table->sums);
+    table->products = NULL;
+    table->attentions = NULL;
+    table->others = NULL;
+    table->sums = NULL;
+    table->product_count = table->attention_count = table->other_count = table->sum_count = 0;
+}
+
+/* ---- between measured points ---- */
+
+/* The points nearest to `at` of those that it has been shown; x 0: none. */
+struct bracket {
+    double at;
+    double below, below_s; /* not above `at` */
+    double above, above_s;
+};
+
+/* Points come in order of x, which is above 0. */
+static void show(struct bracket *bracket, double x, double time_s)
+{
+    if (x <= bracket->at) {
+        bracket->below = x;
+        bracket->below_s = time_s;
+    } else if (bracket->above == 0) {
+        bracket->above = x;
+        bracket->above_s = time_s;
+    }
+}
+
+enum scale { LINEAR, LOGARITHMIC };
+
+/* Time between the points; that of the first below it, and of the last beyond it. Below 0
+ * without points. */
+static double time_at(const struct bracket *bracket, enum scale scale)
+{
+    double share;
+
+    if (bracket->below == 0)
+        return bracket->above == 0 ? -1 : bracket->above_s;
+    if (bracket->above == 0)
+        return bracket->below_s;
+    share = scale == LINEAR
+                ? (bracket->at - bracket->below) / (bracket->above - bracket->below)
+                : log(bracket->at / bracket->below) / log(bracket->above / bracket->below);
+    return bracket->below_s + share * (bracket->above_s - bracket->below_s);
+}
+
+/* As time_at(); beyond the last point time grows as x does. */
+static double growing_time_at(const struct bracket *bracket, enum scale scale)
+{
+    bool beyond = bracket->above == 0 && bracket->below > 0;
+
+    return time_at(bracket, scale) * (beyond ? bracket->at / bracket->below : 1);
+}
+
+static double streaming_s(double launch_s, double bytes, double gbs)
+{
+    return launch_s + bytes / (gbs * 1e9);
+}
+
+/* Tokens of one of the task's sequences, which run side by side. */
+static double sequence_tokens(const struct program_task *task)
+{
+    return task->sequences > 1 ? (double)task->tokens / task->sequences : task->tokens;
+}
+
+/* ---- kernels ---- */
+
+static double other_rows_s(const struct kernel_table *table, enum task_kind kind, double tokens,
+                           double bytes)
+{
+    const struct kernel_other first = {.kind = kind};
+    struct list list = others_of(table);
+    struct bracket bracket = {.at = tokens};
+
+    for (size_t i = place_of(&list, &first); i < list.count && table->others[i].kind == kind; i++)
+        show(&bracket, table->others[i].tokens,
+             streaming_s(table->others[i].launch_s, bytes, table->others[i].gbs));
+    return time_at(&bracket, LINEAR); /* `bytes` has grown with the tokens */
+}
+
+static double other_s(const struct kernel_table *table, enum task_kind kind, double tokens,
+                      double bytes)
+{
+    double time_s = other_rows_s(table, kind, tokens, bytes);
+
+    return time_s < 0 ? other_rows_s(table, TASK_NORM, tokens, bytes) : time_s;
+}
+
+/* Rows of the activations that meet each weight. */
+static double product_tokens(const struct program_task *task)
+{
+    double weights = (double)task->rows * (double)task->columns * task->experts;
+
+    return task->kind == TASK_EXPERTS && weights > 0 ? task->flops / (2 * weights) : task->tokens;
+}
+
+static double product_s(const struct kernel_table *table, const struct program_task *task)
+{
+    const struct kernel_product first = {.kind = task->kind, .type = task->type};
+    bool quantises = task->input_bytes > 0; /* by a kernel of its own */
+    bool launches = task->kernels > (quantises ? 1u : 0u);
+    double bytes = (double)task->rows * (double)tensor_type_row_bytes(task->type, task->columns) *
+                   task->experts;
+    struct list list = products_of(table);
+    struct bracket bracket = {.at = product_tokens(task)};
+    double time_s, quantising_s;
+
+    for (size_t i = place_of(&list, &first); i < list.count; i++) {
+        const struct kernel_product *row = &table->products[i];
+
+        if (row->kind != task->kind || row->type != task->type)
+            break;
+        show(&bracket, row->tokens, streaming_s(launches ? row->launch_s : 0, bytes, row->gbs));
+    }
+    time_s = growing_time_at(&bracket, LINEAR);
+    if (time_s < 0 || !quantises)
+        return time_s;
+    quantising_s = other_s(table, TASK_NORM, task->tokens, task->input_bytes);
+    return quantising_s < 0 ? -1 : time_s + quantising_s;
+}
+
+/* Cells of the shape that was measured with as much to do for each: K and V to read, and for
+ * many tokens multiply-adds. */
+static double equivalent_cells(const struct program_task *task, double tokens, double cells)
+{
+    double heads = tokens <= DECODE_TOKENS ? (double)task->kv_heads / KERNEL_ATTENTION_KV_HEADS
+                                           : (double)task->heads / KERNEL_ATTENTION_HEADS;
+
+    return cells * heads * task->head_dim / KERNEL_ATTENTION_HEAD_DIM;
+}
+
+/* Rows of one cache type and number of tokens, from `*at` on, which goes behind them. */
+static double window_s(const struct kernel_table *table, size_t *at, double cells)
+{
+    const struct kernel_attention *first = &table->attentions[*at];
+    struct bracket bracket = {.at = cells};
+
+    for (; *at < table->attention_count; (*at)++) {
+        const struct kernel_attention *row = &table->attentions[*at];
+
+        if (row->cache_type != first->cache_type || row->tokens != first->tokens)
+            break;
+        show(&bracket, (double)row->cells, row->time_s);
+    }
+    return growing_time_at(&bracket, LOGARITHMIC);
+}
+
+static double attention_s(const struct kernel_table *table, const struct program_task *task,
+                          double cells)
+{
+    const struct kernel_attention first = {.cache_type = task->cache_type};
+    double sequences = task->sequences > 1 ? task->sequences : 1;
+    struct list list = attentions_of(table);
+    struct bracket bracket = {.at = sequence_tokens(task)};
+    size_t at = place_of(&list, &first);
+
+    cells = equivalent_cells(task, bracket.at, cells) * sequences;
+    while (at < list.count && table->attentions[at].cache_type == task->cache_type) {
+        double tokens = table->attentions[at].tokens;
+
+        show(&bracket, tokens, window_s(table, &at, cells));
+    }
+    return growing_time_at(&bracket, LOGARITHMIC);
+}
+
+double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
+                      double cells)
+{
+    switch (task->kind) {
+    case TASK_MATMUL:
+    case TASK_EXPERTS:
+        return product_s(table, task);
+    case TASK_ATTENTION:
+        return attention_s(table, task, cells);
+    default:
+        return other_s(table, task->kind, sequence_tokens(task),
+                       task->bytes + cells * task->bytes_per_cell);
+    }
+}
+
+/* ---- sums ---- */
+
+double kernel_table_sum_s(const struct kernel_table *table, uint32_t devices, double bytes)
+{
+    const struct kernel_sum first = {.devices = devices};
+    struct list list = sums_of(table);
+    struct bracket bracket = {.at = bytes};
+    size_t begin = place_of(&list, &first), end = begin;
+    const struct kernel_sum *last;
+    double slope;
+
+    for (; end < list.count && table->sums[end].devices == devices; end++)
+        show(&bracket, (double)table->sums[end].bytes, table->sums[end].time_s);
+    if (bracket.above > 0 || end - begin < 2)
+        return growing_time_at(&bracket, LINEAR);
+    last = &table->sums[end - 1];
+    slope = (last->time_s - last[-1].time_s) / (double)(last->bytes - last[-1].bytes);
+    return last->time_s + fmax(slope, 0) * (bytes - (double)last->bytes);
+}

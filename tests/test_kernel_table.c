@@ -1,0 +1,640 @@
+/* Kernel tables: times at measured points, between them and beyond them; and who is timed by them.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/cost.h"
+#include "sim/kernel_table.h"
+#include "sim/timing.h"
+
+#define PROFILE "tests/data/kernel-tables.json"
+#define ck_near(actual, expected) ck_assert_double_eq_tol(actual, expected, 1e-12 * (expected))
+
+static struct kernel_table table;
+
+static void add_product(enum task_kind kind, enum tensor_type type, uint32_t tokens,
+                        double launch_s, double gbs)
+{
+    const struct kernel_product row = {kind, type, tokens, launch_s, gbs};
+
+    ck_assert_int_eq(kernel_table_add_product(&table, row, NULL), 0);
+}
+
+static void add_attention(enum tensor_type type, uint32_t tokens, uint64_t cells, double time_s)
+{
+    const struct kernel_attention row = {type, tokens, cells, time_s};
+
+    ck_assert_int_eq(kernel_table_add_attention(&table, row, NULL), 0);
+}
+
+static void add_other(enum task_kind kind, uint32_t tokens, double launch_s, double gbs)
+{
+    const struct kernel_other row = {kind, tokens, launch_s, gbs};
+
+    ck_assert_int_eq(kernel_table_add_other(&table, row, NULL), 0);
+}
+
+static void add_sum(uint32_t devices, uint64_t bytes, double time_s)
+{
+    const struct kernel_sum row = {devices, bytes, time_s};
+
+    ck_assert_int_eq(kernel_table_add_sum(&table, row, NULL), 0);
+}
+
+/* Out of order, so that whoever relies on the order of calls is wrong. */
+static void fill_table(void)
+{
+    memset(&table, 0, sizeof table);
+    add_product(TASK_MATMUL, TENSOR_TYPE_Q8_0, 512, 4e-6, 10);
+    add_product(TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 2e-6, 400);
+    add_product(TASK_EXPERTS, TENSOR_TYPE_Q8_0, 2, 3e-6, 300);
+    add_product(TASK_MATMUL, TENSOR_TYPE_Q8_0, 8, 3e-6, 200);
+    add_product(TASK_MATMUL, TENSOR_TYPE_F16, 1, 1e-6, 500);
+    add_product(TASK_EXPERTS, TENSOR_TYPE_Q8_0, 1, 3e-6, 400);
+    add_attention(TENSOR_TYPE_F16, 512, 4096, 4000e-6);
+    add_attention(TENSOR_TYPE_F16, 1, 4096, 24e-6);
+    add_attention(TENSOR_TYPE_F16, 1, 256, 8e-6);
+    add_attention(TENSOR_TYPE_F16, 512, 1024, 1000e-6);
+    add_attention(TENSOR_TYPE_F16, 8, 256, 16e-6);
+    add_attention(TENSOR_TYPE_Q8_0, 1, 256, 7e-6);
+    add_other(TASK_ROPE, 512, 5e-6, 200);
+    add_other(TASK_NORM, 1, 2e-6, 100);
+    add_other(TASK_ROPE, 1, 3e-6, 100);
+    add_other(TASK_DELTA_NET, 1, 4e-6, 50);
+    add_other(TASK_DELTA_NET, 4, 4e-6, 25);
+    add_sum(2, 1000000, 30e-6);
+    add_sum(3, 1000, 20e-6);
+    add_sum(2, 1000, 10e-6);
+    add_sum(2, 2000000, 50e-6);
+}
+
+static void clear_table(void)
+{
+    kernel_table_clear(&table);
+}
+
+/* ---- lists ---- */
+
+START_TEST(rows_are_kept_in_order)
+{
+    ck_assert_uint_eq(table.product_count, 6);
+    ck_assert_uint_eq(table.attention_count, 6);
+    ck_assert_uint_eq(table.other_count, 5);
+    ck_assert_uint_eq(table.sum_count, 4);
+    for (size_t i = 1; i < table.product_count; i++) {
+        const struct kernel_product *row = &table.products[i];
+
+        ck_assert(row[-1].kind < row->kind ||
+                  (row[-1].kind == row->kind &&
+                   (row[-1].type < row->type ||
+                    (row[-1].type == row->type && row[-1].tokens < row->tokens))));
+    }
+    ck_assert_uint_eq(table.attentions[0].tokens, 1);
+    ck_assert_uint_eq(table.attentions[0].cells, 256);
+    ck_assert_uint_eq(table.attentions[1].cells, 4096);
+    ck_assert_uint_eq(table.attentions[2].tokens, 8);
+    ck_assert_int_eq(table.attentions[5].cache_type, TENSOR_TYPE_Q8_0);
+    ck_assert_int_eq(table.others[0].kind, TASK_NORM);
+    ck_assert_uint_eq(table.others[2].tokens, 512);
+    ck_assert_uint_eq(table.sums[2].bytes, 2000000);
+    ck_assert_uint_eq(table.sums[3].devices, 3);
+}
+END_TEST
+
+START_TEST(a_row_measured_again_replaces_the_former)
+{
+    add_product(TASK_MATMUL, TENSOR_TYPE_Q8_0, 8, 1e-6, 250);
+    add_attention(TENSOR_TYPE_F16, 1, 4096, 25e-6);
+    add_other(TASK_ROPE, 1, 9e-6, 100);
+    add_sum(2, 1000, 11e-6);
+    ck_assert_uint_eq(table.product_count, 6);
+    ck_assert_uint_eq(table.attention_count, 6);
+    ck_assert_uint_eq(table.other_count, 5);
+    ck_assert_uint_eq(table.sum_count, 4);
+    ck_assert_double_eq(table.products[2].gbs, 250);
+    ck_assert_double_eq(table.attentions[1].time_s, 25e-6);
+    ck_assert_double_eq(table.others[1].launch_s, 9e-6);
+    ck_assert_double_eq(table.sums[0].time_s, 11e-6);
+}
+END_TEST
+
+START_TEST(a_cleared_table_keeps_its_name_and_takes_rows_again)
+{
+    memcpy(table.gpu, "G", 2);
+    kernel_table_clear(&table);
+    ck_assert_uint_eq(table.product_count + table.attention_count, 0);
+    ck_assert_uint_eq(table.other_count + table.sum_count, 0);
+    ck_assert_str_eq(table.gpu, "G");
+    add_sum(2, 5, 1e-6);
+    ck_assert_uint_eq(table.sum_count, 1);
+}
+END_TEST
+
+/* ---- products ---- */
+
+/* 4096 x 4096 in Q8_0: 17.8 MB. */
+static const double weight_bytes = 4096.0 * 4096 * 34 / 32;
+
+static struct program_task product(uint32_t tokens, uint32_t kernels)
+{
+    return (struct program_task){.kind = TASK_MATMUL,
+                                 .type = TENSOR_TYPE_Q8_0,
+                                 .rows = 4096,
+                                 .columns = 4096,
+                                 .tokens = tokens,
+                                 .kernels = kernels,
+                                 .experts = 1,
+                                 .bytes = weight_bytes + 4.0 * 4096 * tokens,
+                                 .flops = 2.0 * 4096 * 4096 * tokens};
+}
+
+static double time_of(struct program_task task, double cells)
+{
+    return kernel_table_s(&table, &task, cells);
+}
+
+START_TEST(a_product_takes_its_launch_and_reads_its_weights)
+{
+    ck_near(time_of(product(1, 1), 0), 2e-6 + weight_bytes / 400e9);
+    ck_near(time_of(product(8, 1), 0), 3e-6 + weight_bytes / 200e9);
+    ck_near(time_of(product(512, 1), 0), 4e-6 + weight_bytes / 10e9);
+}
+END_TEST
+
+START_TEST(between_numbers_of_tokens_time_grows_evenly)
+{
+    double at_8 = 3e-6 + weight_bytes / 200e9, at_512 = 4e-6 + weight_bytes / 10e9;
+
+    ck_near(time_of(product(134, 1), 0), at_8 + (at_512 - at_8) / 4);
+    ck_near(time_of(product(260, 1), 0), (at_8 + at_512) / 2);
+}
+END_TEST
+
+START_TEST(beyond_the_last_tokens_a_product_takes_whole_waves)
+{
+    struct program_task task = product(1, 1);
+
+    ck_near(time_of(product(2048, 1), 0), 4 * (4e-6 + weight_bytes / 10e9));
+    task.type = TENSOR_TYPE_F16; /* a single row */
+    task.tokens = 3;
+    ck_near(time_of(task, 0), 3 * (1e-6 + 2 * 4096.0 * 4096 / 500e9));
+}
+END_TEST
+
+START_TEST(below_the_first_tokens_a_product_takes_its_time)
+{
+    kernel_table_clear(&table);
+    add_product(TASK_MATMUL, TENSOR_TYPE_Q8_0, 8, 3e-6, 200);
+    ck_near(time_of(product(1, 1), 0), 3e-6 + weight_bytes / 200e9);
+}
+END_TEST
+
+START_TEST(a_product_that_shares_a_launch_does_not_pay_for_it)
+{
+    ck_near(time_of(product(1, 0), 0), weight_bytes / 400e9);
+    ck_near(time_of(product(8, 0), 0), weight_bytes / 200e9);
+}
+END_TEST
+
+START_TEST(quantising_the_activations_is_a_small_kernel_before)
+{
+    struct program_task task = product(1, 2);
+
+    task.input_bytes = 1e6;
+    ck_near(time_of(task, 0), 2e-6 + weight_bytes / 400e9 + 2e-6 + 1e6 / 100e9);
+    task.kernels = 1; /* it shares the launch of a product */
+    ck_near(time_of(task, 0), weight_bytes / 400e9 + 2e-6 + 1e6 / 100e9);
+    kernel_table_clear(&table);
+    add_product(TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 2e-6, 400);
+    ck_assert_double_lt(time_of(task, 0), 0);
+}
+END_TEST
+
+START_TEST(experts_have_the_rows_that_each_touched_one_gets)
+{
+    struct program_task task = product(8, 1);
+
+    task.kind = TASK_EXPERTS;
+    task.experts = 4; /* 8 tokens choose one expert each: two rows an expert */
+    ck_near(time_of(task, 0), 3e-6 + 4 * weight_bytes / 300e9);
+    task.experts = 8;
+    ck_near(time_of(task, 0), 3e-6 + 8 * weight_bytes / 400e9);
+    task.experts = 16.0 / 3; /* one and a half */
+    ck_near(time_of(task, 0), 3e-6 + task.experts * weight_bytes * (1 / 400e9 + 1 / 300e9) / 2);
+}
+END_TEST
+
+/* ---- attention ---- */
+
+static struct program_task attention(uint32_t tokens, uint32_t heads, uint32_t kv_heads,
+                                     uint32_t head_dim)
+{
+    return (struct program_task){.kind = TASK_ATTENTION,
+                                 .kernels = 2,
+                                 .tokens = tokens,
+                                 .heads = heads,
+                                 .kv_heads = kv_heads,
+                                 .head_dim = head_dim,
+                                 .sequences = 1,
+                                 .cache_type = TENSOR_TYPE_F16};
+}
+
+START_TEST(attention_of_the_measured_shape_takes_the_measured_time)
+{
+    struct program_task quantised = attention(1, 32, 8, 128);
+
+    ck_assert_double_eq(time_of(attention(1, 32, 8, 128), 256), 8e-6);
+    ck_assert_double_eq(time_of(attention(1, 32, 8, 128), 4096), 24e-6);
+    ck_assert_double_eq(time_of(attention(8, 32, 8, 128), 256), 16e-6);
+    ck_assert_double_eq(time_of(attention(512, 32, 8, 128), 1024), 1000e-6);
+    quantised.cache_type = TENSOR_TYPE_Q8_0;
+    ck_assert_double_eq(time_of(quantised, 256), 7e-6);
+}
+END_TEST
+
+START_TEST(between_windows_and_tokens_logarithms_count)
+{
+    /* half way: 1024 between 256 and 4096, 2048 between 1024 and 4096, 64 between 8 and 512 */
+    ck_near(time_of(attention(1, 32, 8, 128), 1024), 16e-6);
+    ck_near(time_of(attention(512, 32, 8, 128), 2048), 2500e-6);
+    ck_near(time_of(attention(64, 32, 8, 128), 1024), (4 * 16e-6 + 1000e-6) / 2);
+    ck_near(time_of(attention(64, 32, 8, 128), 2048), (8 * 16e-6 + 2500e-6) / 2);
+}
+END_TEST
+
+START_TEST(beyond_the_largest_window_and_tokens_attention_grows_with_them)
+{
+    ck_near(time_of(attention(1, 32, 8, 128), 16384), 4 * 24e-6);
+    ck_near(time_of(attention(1024, 32, 8, 128), 4096), 2 * 4000e-6);
+    ck_near(time_of(attention(1024, 32, 8, 128), 8192), 4 * 4000e-6);
+}
+END_TEST
+
+START_TEST(below_the_smallest_window_attention_takes_its_time)
+{
+    ck_assert_double_eq(time_of(attention(1, 32, 8, 128), 0), 8e-6);
+    ck_assert_double_eq(time_of(attention(1, 32, 8, 128), 32), 8e-6);
+    ck_assert_double_eq(time_of(attention(512, 32, 8, 128), 512), 1000e-6);
+}
+END_TEST
+
+START_TEST(few_tokens_read_k_and_v_however_many_heads_ask)
+{
+    double expected = 24e-6;
+
+    ck_near(time_of(attention(1, 32, 4, 128), 8192), expected);
+    ck_near(time_of(attention(1, 24, 4, 256), 4096), expected);
+    ck_near(time_of(attention(1, 16, 16, 64), 4096), expected);
+    ck_near(time_of(attention(8, 64, 16, 128), 128), 16e-6);
+}
+END_TEST
+
+START_TEST(many_tokens_multiply_for_each_head)
+{
+    ck_near(time_of(attention(512, 64, 8, 128), 512), 1000e-6);
+    ck_near(time_of(attention(512, 16, 2, 256), 1024), 1000e-6);
+    ck_near(time_of(attention(512, 16, 16, 128), 8192), 4000e-6);
+    /* 9 tokens are many */
+    ck_near(time_of(attention(9, 64, 8, 128), 2048), time_of(attention(9, 32, 8, 128), 4096));
+}
+END_TEST
+
+START_TEST(sequences_run_side_by_side_as_one_long_window)
+{
+    struct program_task four = attention(4, 32, 8, 128), eight = attention(4096, 32, 8, 128);
+
+    four.sequences = 4;
+    eight.sequences = 8;
+    ck_near(time_of(four, 1024), 24e-6);
+    ck_near(time_of(eight, 128), 1000e-6);
+    /* 32 tokens, but no more than 8 of a sequence: by bytes */
+    four.tokens = 32;
+    four.kv_heads = 4;
+    ck_near(time_of(four, 128), 16e-6);
+}
+END_TEST
+
+/* ---- other kernels ---- */
+
+static struct program_task other(enum task_kind kind, uint32_t tokens, double bytes)
+{
+    return (struct program_task){.kind = kind, .kernels = 1, .tokens = tokens, .bytes = bytes};
+}
+
+START_TEST(other_kernels_take_their_launch_and_move_their_bytes)
+{
+    ck_near(time_of(other(TASK_ROPE, 1, 1e5), 0), 3e-6 + 1e5 / 100e9);
+    ck_near(time_of(other(TASK_ROPE, 512, 1e8), 0), 5e-6 + 1e8 / 200e9);
+    ck_near(time_of(other(TASK_ROPE, 1024, 2e8), 0), 5e-6 + 2e8 / 200e9);
+}
+END_TEST
+
+START_TEST(between_tokens_other_kernels_take_a_mean_of_both_rates)
+{
+    double few = 3e-6 + 1e6 / 100e9, many = 5e-6 + 1e6 / 200e9;
+
+    ck_near(time_of(other(TASK_ROPE, 74, 1e6), 0), few + (many - few) / 7);
+}
+END_TEST
+
+START_TEST(kinds_without_rows_are_like_norms)
+{
+    ck_near(time_of(other(TASK_GLU, 1, 1e5), 0), 2e-6 + 1e5 / 100e9);
+    ck_near(time_of(other(TASK_ADD, 7, 1e5), 0), 2e-6 + 1e5 / 100e9);
+}
+END_TEST
+
+START_TEST(a_delta_net_steps_through_the_tokens_of_one_sequence)
+{
+    struct program_task task = other(TASK_DELTA_NET, 4, 1e5);
+
+    ck_near(time_of(task, 0), 4e-6 + 1e5 / 25e9);
+    task.sequences = 4;
+    ck_near(time_of(task, 0), 4e-6 + 1e5 / 50e9);
+}
+END_TEST
+
+START_TEST(what_was_not_measured_has_no_time)
+{
+    struct program_task task = product(1, 1), cached = attention(1, 32, 8, 128);
+
+    task.type = TENSOR_TYPE_Q4_K;
+    cached.cache_type = TENSOR_TYPE_Q4_0;
+    ck_assert_double_lt(time_of(task, 0), 0);
+    ck_assert_double_lt(time_of(cached, 256), 0);
+    task.kind = TASK_EXPERTS;
+    task.type = TENSOR_TYPE_F16;
+    ck_assert_double_lt(time_of(task, 0), 0);
+    kernel_table_clear(&table);
+    ck_assert_double_lt(time_of(product(1, 1), 0), 0);
+    ck_assert_double_lt(time_of(attention(1, 32, 8, 128), 256), 0);
+    ck_assert_double_lt(time_of(other(TASK_NORM, 1, 1e5), 0), 0);
+    add_other(TASK_ROPE, 1, 3e-6, 100);
+    ck_assert_double_lt(time_of(other(TASK_NORM, 1, 1e5), 0), 0);
+    ck_assert_double_lt(time_of(other(TASK_GLU, 1, 1e5), 0), 0);
+}
+END_TEST
+
+/* ---- sums ---- */
+
+START_TEST(sums_are_pieces_of_straight_lines)
+{
+    ck_assert_double_eq(kernel_table_sum_s(&table, 2, 1000), 10e-6);
+    ck_assert_double_eq(kernel_table_sum_s(&table, 2, 1000000), 30e-6);
+    ck_near(kernel_table_sum_s(&table, 2, 500500), 20e-6);
+    ck_near(kernel_table_sum_s(&table, 2, 1500000), 40e-6);
+    ck_assert_double_eq(kernel_table_sum_s(&table, 2, 8), 10e-6);
+    ck_near(kernel_table_sum_s(&table, 2, 5000000), 110e-6);
+}
+END_TEST
+
+START_TEST(a_sum_beyond_the_last_never_gets_shorter)
+{
+    add_sum(2, 3000000, 45e-6); /* by chance faster than the one before */
+    ck_assert_double_eq(kernel_table_sum_s(&table, 2, 9000000), 45e-6);
+}
+END_TEST
+
+START_TEST(a_single_sum_grows_with_its_bytes)
+{
+    ck_assert_double_eq(kernel_table_sum_s(&table, 3, 10), 20e-6);
+    ck_near(kernel_table_sum_s(&table, 3, 4000), 80e-6);
+}
+END_TEST
+
+START_TEST(sums_of_other_numbers_of_devices_are_unknown)
+{
+    ck_assert_double_lt(kernel_table_sum_s(&table, 4, 1000), 0);
+    ck_assert_double_lt(kernel_table_sum_s(&table, 1, 1000), 0);
+}
+END_TEST
+
+/* ---- who is timed by a table ---- */
+
+struct setting {
+    struct machine *machine;
+    struct model *model;
+    struct placement *placement;
+    struct timing *timing;
+    struct timed_program *timed;
+};
+
+static struct machine *open_profile(void)
+{
+    const char *srcdir = getenv("srcdir");
+    struct error err = {0};
+    struct machine *machine;
+    char path[400];
+
+    snprintf(path, sizeof path, "%s/%s", srcdir != NULL ? srcdir : ".", PROFILE);
+    machine = machine_open(path, NULL, &err);
+    ck_assert_msg(machine != NULL, "%s", err.text);
+    return machine;
+}
+
+static struct setting open_setting(struct machine *machine, enum plan_schedule schedule,
+                                   const char *model)
+{
+    const struct program_step step = {.tokens = 1, .outputs = 1, .sync = true};
+    struct setting s = {.machine = machine};
+    struct plan plan = plan_default();
+    struct error err = {0};
+
+    plan.split = PLAN_SPLIT_TENSOR;
+    plan.schedule = schedule;
+    s.model = model_from_catalogue(model, &err);
+    ck_assert_msg(s.model != NULL, "%s", err.text);
+    s.placement = placement_new(s.model, machine, &plan, 4096, &err);
+    ck_assert_msg(s.placement != NULL, "%s", err.text);
+    s.timing = timing_new(s.placement, &err);
+    ck_assert_msg(s.timing != NULL, "%s", err.text);
+    s.timed = timed_program_new(s.timing, step, program_cells_at(s.placement, 1000), &err);
+    ck_assert_msg(s.timed != NULL, "%s", err.text);
+    return s;
+}
+
+static void close_setting(struct setting s)
+{
+    timed_program_free(s.timed);
+    timing_free(s.timing);
+    placement_free(s.placement);
+    model_free(s.model);
+    machine_free(s.machine);
+}
+
+static double cost_of(const struct setting *s, const struct program_task *task)
+{
+    const struct machine_device *device = &s->machine->devices[s->placement->devices[task->device]];
+
+    return cost_kernel_s(s->machine, device, task, program_task_cells(task, s->timed->cells));
+}
+
+/* How many of the kernels are timed by the first device's table, and how many are not. */
+static void count_kernels(const struct setting *s, unsigned *by_table, unsigned *by_cost)
+{
+    const struct kernel_table *measured =
+        machine_kernel_table(s->machine, s->machine->devices[0].gpu);
+    const struct engine_task *tasks = engine_schedule_tasks(s->timed->schedule);
+
+    *by_table = *by_cost = 0;
+    for (size_t i = 0; i < s->timed->program->task_count; i++) {
+        const struct program_task *task = &s->timed->program->tasks[i];
+        double time_s = -1;
+
+        if (program_task_class(task->kind) != TASK_CLASS_KERNEL)
+            continue;
+        if (measured != NULL)
+            time_s = kernel_table_s(measured, task, program_task_cells(task, s->timed->cells));
+        if (time_s >= 0 && tasks[i].work_s == time_s)
+            (*by_table)++;
+        else if (tasks[i].work_s == cost_of(s, task))
+            (*by_cost)++;
+        else
+            ck_abort_msg("task %zu lasts %g s", i, tasks[i].work_s);
+    }
+}
+
+static const struct engine_task *first_sum(const struct setting *s)
+{
+    for (size_t i = 0; i < s->timed->program->task_count; i++)
+        if (s->timed->program->tasks[i].kind == TASK_ALL_REDUCE)
+            return &engine_schedule_tasks(s->timed->schedule)[i];
+    ck_abort_msg("no sum");
+    return NULL;
+}
+
+START_TEST(our_own_schedule_is_timed_by_the_tables)
+{
+    struct setting s = open_setting(open_profile(), PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q8_0");
+    unsigned by_table, by_cost;
+
+    count_kernels(&s, &by_table, &by_cost);
+    ck_assert_uint_gt(by_table, 600);
+    ck_assert_uint_eq(by_cost, 0);
+    ck_near(first_sum(&s)->work_s, 20e-6); /* 1024 elements of 8 bytes */
+    ck_assert_double_eq(first_sum(&s)->flow_bytes, 0);
+    close_setting(s);
+}
+END_TEST
+
+START_TEST(windows_that_grow_are_timed_anew_by_the_tables)
+{
+    struct setting s = open_setting(open_profile(), PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q8_0");
+    unsigned by_table, by_cost;
+
+    timed_program_set_cells(s.timing, s.timed, program_cells_at(s.placement, 3000));
+    count_kernels(&s, &by_table, &by_cost);
+    ck_assert_uint_gt(by_table, 600);
+    ck_assert_uint_eq(by_cost, 0);
+    close_setting(s);
+}
+END_TEST
+
+START_TEST(types_that_were_not_measured_are_timed_as_before)
+{
+    struct setting s = open_setting(open_profile(), PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q4_K_M");
+    unsigned by_table, by_cost;
+
+    count_kernels(&s, &by_table, &by_cost);
+    ck_assert_uint_gt(by_table, 200);
+    ck_assert_uint_gt(by_cost, 200);
+    close_setting(s);
+}
+END_TEST
+
+START_TEST(schedules_of_others_are_never_timed_by_the_tables)
+{
+    static const enum plan_schedule others[] = {PLAN_SCHEDULE_LLAMA_CPP,
+                                                PLAN_SCHEDULE_LLAMA_CPP_FORK};
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct setting s = open_setting(open_profile(), others[i], "qwen3-0.6b:Q8_0");
+        unsigned by_table, by_cost;
+
+        count_kernels(&s, &by_table, &by_cost);
+        ck_assert_uint_eq(by_table, 0);
+        ck_assert_uint_gt(by_cost, 600);
+        ck_assert_double_gt(first_sum(&s)->flow_bytes, 0);
+        close_setting(s);
+    }
+}
+END_TEST
+
+START_TEST(a_sum_counts_as_measured_when_it_is_on_all_its_devices)
+{
+    struct machine *machine = open_profile();
+    unsigned by_table, by_cost;
+    struct setting s;
+
+    memcpy(machine->devices[1].gpu, "another card", sizeof "another card");
+    s = open_setting(machine, PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q8_0");
+    count_kernels(&s, &by_table, &by_cost);
+    ck_assert_uint_gt(by_table, 300);
+    ck_assert_uint_gt(by_cost, 300);
+    ck_assert_double_eq(first_sum(&s)->work_s, machine->collective.latency_s);
+    ck_assert_double_gt(first_sum(&s)->flow_bytes, 0);
+    close_setting(s);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *all = suite_create("kernel_table");
+    TCase *lists = tcase_create("lists"), *kernels = tcase_create("kernels");
+    TCase *sums = tcase_create("sums"), *use = tcase_create("use");
+
+    tcase_add_checked_fixture(lists, fill_table, clear_table);
+    tcase_add_test(lists, rows_are_kept_in_order);
+    tcase_add_test(lists, a_row_measured_again_replaces_the_former);
+    tcase_add_test(lists, a_cleared_table_keeps_its_name_and_takes_rows_again);
+    suite_add_tcase(all, lists);
+    tcase_add_checked_fixture(kernels, fill_table, clear_table);
+    tcase_add_test(kernels, a_product_takes_its_launch_and_reads_its_weights);
+    tcase_add_test(kernels, between_numbers_of_tokens_time_grows_evenly);
+    tcase_add_test(kernels, beyond_the_last_tokens_a_product_takes_whole_waves);
+    tcase_add_test(kernels, below_the_first_tokens_a_product_takes_its_time);
+    tcase_add_test(kernels, a_product_that_shares_a_launch_does_not_pay_for_it);
+    tcase_add_test(kernels, quantising_the_activations_is_a_small_kernel_before);
+    tcase_add_test(kernels, experts_have_the_rows_that_each_touched_one_gets);
+    tcase_add_test(kernels, attention_of_the_measured_shape_takes_the_measured_time);
+    tcase_add_test(kernels, between_windows_and_tokens_logarithms_count);
+    tcase_add_test(kernels, beyond_the_largest_window_and_tokens_attention_grows_with_them);
+    tcase_add_test(kernels, below_the_smallest_window_attention_takes_its_time);
+    tcase_add_test(kernels, few_tokens_read_k_and_v_however_many_heads_ask);
+    tcase_add_test(kernels, many_tokens_multiply_for_each_head);
+    tcase_add_test(kernels, sequences_run_side_by_side_as_one_long_window);
+    tcase_add_test(kernels, other_kernels_take_their_launch_and_move_their_bytes);
+    tcase_add_test(kernels, between_tokens_other_kernels_take_a_mean_of_both_rates);
+    tcase_add_test(kernels, kinds_without_rows_are_like_norms);
+    tcase_add_test(kernels, a_delta_net_steps_through_the_tokens_of_one_sequence);
+    tcase_add_test(kernels, what_was_not_measured_has_no_time);
+    suite_add_tcase(all, kernels);
+    tcase_add_checked_fixture(sums, fill_table, clear_table);
+    tcase_add_test(sums, sums_are_pieces_of_straight_lines);
+    tcase_add_test(sums, a_sum_beyond_the_last_never_gets_shorter);
+    tcase_add_test(sums, a_single_sum_grows_with_its_bytes);
+    tcase_add_test(sums, sums_of_other_numbers_of_devices_are_unknown);
+    suite_add_tcase(all, sums);
+    tcase_add_test(use, our_own_schedule_is_timed_by_the_tables);
+    tcase_add_test(use, windows_that_grow_are_timed_anew_by_the_tables);
+    tcase_add_test(use, types_that_were_not_measured_are_timed_as_before);
+    tcase_add_test(use, schedules_of_others_are_never_timed_by_the_tables);
+    tcase_add_test(use, a_sum_counts_as_measured_when_it_is_on_all_its_devices);
+    suite_add_tcase(all, use);
+    return all;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite());
+    int failed;
+
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
