@@ -29,6 +29,10 @@ struct cuda_options {
      * on stderr, mends it and goes on. */
     bool lockstep;
     const char *trace_path; /* cuda_trace.h; NULL: none */
+    /* Plan options of the call, flags and values, for the trace's header; borrowed until the
+     * executor is closed. */
+    const char *const *arguments;
+    uint32_t argument_count;
     /* Pacing, device by device; 0: none. A device takes `slowdowns` times as long for its kernels,
      * and its copies from and to the host run at `link_gbs` at most. */
     double slowdowns[MACHINE_DEVICES_MAX];

@@ -8,6 +8,7 @@
 
 extern "C" {
 #include "ref/host_probe.h"
+#include "sim/timeline.h"
 }
 
 namespace
@@ -33,11 +34,11 @@ struct cuda_trace {
     uint32_t gpu_count;
     struct pool pools[MACHINE_DEVICES_MAX];
     cudaEvent_t bases[MACHINE_DEVICES_MAX];
-    const struct program *program;
+    struct timeline *timeline; /* header, and the step under way */
     struct stamp *stamps;
     size_t capacity;
-    double base_s;
-    uint32_t step;
+    double base_s, first_s; /* starts of this step and of the first */
+    size_t steps;
 };
 
 static int take(struct cuda_trace *trace, int gpu, cudaEvent_t *event, struct error *err)
@@ -60,8 +61,28 @@ static int take(struct cuda_trace *trace, int gpu, cudaEvent_t *event, struct er
     return 0;
 }
 
-struct cuda_trace *cuda_trace_new(const char *path, const int *gpus, uint32_t gpu_count,
-                                  struct error *err)
+static int open_timeline(struct cuda_trace *trace, const struct placement *placement,
+                         const struct cuda_options *options, struct error *err)
+{
+    trace->timeline = timeline_new(err);
+    if (trace->timeline == nullptr)
+        return -1;
+    timeline_set_placement(trace->timeline, placement);
+    trace->timeline->arguments = (const char **)options->arguments;
+    trace->timeline->argument_count = options->argument_count;
+    for (uint32_t d = 0; d < placement->device_count; d++) {
+        struct timeline_device *device = &trace->timeline->devices[d];
+
+        cuda_gpu_name((uint32_t)trace->gpus[d % trace->gpu_count], device->gpu, sizeof device->gpu);
+        device->slowdown = options->slowdowns[d] > 1 ? options->slowdowns[d] : 1;
+        device->link_gbs = options->link_gbs[d];
+    }
+    return 0;
+}
+
+struct cuda_trace *cuda_trace_new(const struct placement *placement,
+                                  const struct cuda_options *options, const int *gpus,
+                                  uint32_t gpu_count, struct error *err)
 {
     struct cuda_trace *trace = (struct cuda_trace *)calloc(1, sizeof *trace);
 
@@ -69,15 +90,17 @@ struct cuda_trace *cuda_trace_new(const char *path, const int *gpus, uint32_t gp
         error_set(err, ERROR_MEMORY, "no memory for a trace");
         return nullptr;
     }
-    snprintf(trace->path, sizeof trace->path, "%s", path);
+    snprintf(trace->path, sizeof trace->path, "%s", options->trace_path);
     memcpy(trace->gpus, gpus, gpu_count * sizeof *gpus);
     trace->gpu_count = gpu_count;
-    trace->file = fopen(path, "w");
-    if (trace->file == nullptr) {
-        error_set(err, ERROR_IO, "%.120s cannot be written", path);
+    trace->file = fopen(options->trace_path, "w");
+    if (trace->file == nullptr)
+        error_set(err, ERROR_IO, "%.120s cannot be written", options->trace_path);
+    if (trace->file == nullptr || open_timeline(trace, placement, options, err) != 0) {
         cuda_trace_free(trace, nullptr);
         return nullptr;
     }
+    timeline_write_header(trace->timeline, trace->file);
     return trace;
 }
 
@@ -95,13 +118,27 @@ int cuda_trace_free(struct cuda_trace *trace, struct error *err)
     }
     if (trace->file != nullptr && fclose(trace->file) != 0)
         status = error_set(err, ERROR_IO, "%s cannot be written", trace->path);
+    timeline_free(trace->timeline);
     free(trace->stamps);
     free(trace);
     return status;
 }
 
-int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, struct error *err)
+/* The step's place in the timeline, and stamps for its tasks. */
+static int begin_step(struct cuda_trace *trace, const struct program *program,
+                      struct interpret_step step, struct error *err)
 {
+    struct program_cells cells = {step.used[0], step.used[1]};
+    struct timeline_step *added;
+
+    timeline_clear(trace->timeline);
+    added = timeline_add_step(trace->timeline, program, cells, err);
+    if (added == nullptr)
+        return -1;
+    added->number = trace->steps;
+    added->step = step.lowered;
+    added->shift = step.lowered.tokens == 0;
+    added->depth = step.depth;
     if (program->task_count > trace->capacity) {
         struct stamp *grown =
             (struct stamp *)realloc(trace->stamps, program->task_count * sizeof *grown);
@@ -112,7 +149,14 @@ int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, st
         trace->capacity = program->task_count;
     }
     memset(trace->stamps, 0, program->task_count * sizeof *trace->stamps);
-    trace->program = program;
+    return 0;
+}
+
+int cuda_trace_begin(struct cuda_trace *trace, const struct program *program,
+                     struct interpret_step step, struct error *err)
+{
+    if (begin_step(trace, program, step, err) != 0)
+        return -1;
     for (uint32_t g = 0; g < trace->gpu_count; g++) {
         trace->pools[g].used = 0;
         if (take(trace, (int)g, &trace->bases[g], err) != 0)
@@ -123,6 +167,9 @@ int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, st
             return -1;
     }
     trace->base_s = host_probe_now_s();
+    if (trace->steps == 0)
+        trace->first_s = trace->base_s;
+    trace->timeline->steps[0].start_s = trace->base_s - trace->first_s;
     return 0;
 }
 
@@ -155,39 +202,42 @@ int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t
     return cuda_check(cudaEventRecord(stamp->end, stream), "cudaEventRecord", err);
 }
 
+/* A stamp in seconds from the start of the step. */
+static int read_stamp(struct cuda_trace *trace, const struct stamp *stamp, double *start_s,
+                      double *end_s, struct error *err)
+{
+    float begin_ms = 0, end_ms = 0;
+
+    if (stamp->gpu < 0) {
+        *start_s = stamp->begin_s - trace->base_s;
+        *end_s = stamp->end_s - trace->base_s;
+        return 0;
+    }
+    if (stamp->begin == nullptr || stamp->end == nullptr)
+        return error_set(err, ERROR_INPUT, "it was not run");
+    if (cuda_check(cudaEventElapsedTime(&begin_ms, trace->bases[stamp->gpu], stamp->begin),
+                   "cudaEventElapsedTime", err) != 0 ||
+        cuda_check(cudaEventElapsedTime(&end_ms, trace->bases[stamp->gpu], stamp->end),
+                   "cudaEventElapsedTime", err) != 0)
+        return -1;
+    *start_s = begin_ms / 1e3;
+    *end_s = end_ms / 1e3;
+    return 0;
+}
+
 int cuda_trace_end(struct cuda_trace *trace, struct error *err)
 {
-    const struct program *program = trace->program;
+    struct timeline_step *step = &trace->timeline->steps[0];
 
-    for (size_t i = 0; i < program->task_count; i++) {
-        const struct stamp *stamp = &trace->stamps[i];
-        const struct program_task *task = &program->tasks[i];
-        double begin_us = (stamp->begin_s - trace->base_s) * 1e6;
-        double end_us = (stamp->end_s - trace->base_s) * 1e6;
-        char queue[48];
+    for (size_t i = 0; i < step->task_count; i++) {
+        struct timeline_task *task = &step->tasks[i];
+        struct error inner = {};
 
-        if (stamp->gpu >= 0) {
-            float begin_ms = 0, end_ms = 0;
-
-            if (stamp->begin == nullptr || stamp->end == nullptr)
-                continue;
-            if (cuda_check(cudaEventElapsedTime(&begin_ms, trace->bases[stamp->gpu], stamp->begin),
-                           "cudaEventElapsedTime", err) != 0 ||
-                cuda_check(cudaEventElapsedTime(&end_ms, trace->bases[stamp->gpu], stamp->end),
-                           "cudaEventElapsedTime", err) != 0)
-                return -1;
-            begin_us = begin_ms * 1e3;
-            end_us = end_ms * 1e3;
-        }
-        program_queue_name(task, program->placement, queue, sizeof queue);
-        fprintf(trace->file,
-                "{\"step\": %u, \"task\": %zu, \"kind\": \"%s\", \"queue\": \"%s\", \"layer\": %d",
-                trace->step, i, program_task_name(task->kind), queue, task->layer);
-        if (task->tensor >= 0)
-            fprintf(trace->file, ", \"tensor\": \"%s\"",
-                    program->placement->model->tensors[task->tensor].name);
-        fprintf(trace->file, ", \"start_us\": %.2f, \"end_us\": %.2f}\n", begin_us, end_us);
+        if (read_stamp(trace, &trace->stamps[i], &task->start_s, &task->end_s, &inner) != 0)
+            return error_set(err, inner.code, "task %zu (%s): %s", i, program_task_name(task->kind),
+                             inner.text);
     }
-    trace->step++;
+    timeline_write_step(trace->timeline, 0, trace->file);
+    trace->steps++;
     return 0;
 }

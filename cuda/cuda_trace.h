@@ -6,31 +6,30 @@
 #include <stddef.h>
 
 extern "C" {
-#include "sim/program.h"
+#include "ref/interpret.h"
 }
+#include "cuda/cuda_executor.h"
 
 struct cuda_trace; /* see cuda_trace.cu */
 
 /**
- * A file of JSON lines, one a task:
+ * A recorded timeline (sim/timeline.h) in options.trace_path. Tasks of devices are stamped by
+ * events on their streams; those of the host by its clock. Clocks meet at the start of each step,
+ * when all devices are idle.
  *
- *     {"step": 0, "task": 12, "kind": "matmul", "queue": "CUDA0", "layer": 3,
- *      "tensor": "blk.3.attn_q.weight", "start_us": 120.5, "end_us": 131.0}
- *
- * Times count from the start of the step. Tasks of devices are stamped by events on their
- * streams; those of the host by its clock. Clocks meet at the start of each step, when all
- * devices are idle.
- *
+ * @param gpus CUDA ordinals; plan device d is on gpus[d % gpu_count]
  * @return NULL with `err` set (ERROR_IO, ERROR_MEMORY)
  */
-struct cuda_trace *cuda_trace_new(const char *path, const int *gpus, uint32_t gpu_count,
-                                  struct error *err);
+struct cuda_trace *cuda_trace_new(const struct placement *placement,
+                                  const struct cuda_options *options, const int *gpus,
+                                  uint32_t gpu_count, struct error *err);
 
 /** Closes the file. @return 0, or -1 with `err` set when it could not be written */
 int cuda_trace_free(struct cuda_trace *trace, struct error *err);
 
 /** A step begins; all devices are idle. */
-int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, struct error *err);
+int cuda_trace_begin(struct cuda_trace *trace, const struct program *program,
+                     struct interpret_step step, struct error *err);
 
 /** A task starts or ends: on a stream of GPU `gpu`, an index; on the host where it is below 0. */
 int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t stream,
@@ -38,7 +37,8 @@ int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_
 int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t stream,
                     struct error *err);
 
-/** The step has ended on all devices: its lines are written. */
+/** The step has ended on all devices: its lines are written. @return 0, or -1 with `err` set; also
+ * where a task was not run */
 int cuda_trace_end(struct cuda_trace *trace, struct error *err);
 
 #endif

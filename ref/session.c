@@ -240,10 +240,10 @@ static int keep_rows(struct session *session, enum op_value value, uint32_t coun
     return 0;
 }
 
-static int run(struct session *session, const struct program *program, struct error *err)
+static int run(struct session *session, const struct program *program, struct interpret_step step,
+               struct error *err)
 {
     const struct executor *executor = &session->executor;
-    struct interpret_step step = {{0, 0}};
     int status;
 
     for (int kind = 0; kind < 2 && session->cells[kind] != NULL; kind++)
@@ -279,12 +279,16 @@ static int decode_ubatch(struct session *session, const struct session_token *to
     const struct model *model = session->placement->model;
     struct program_step step = {.tokens = count, .hidden = session->options.hidden, .sync = true};
     struct program *program;
+    uint32_t depth = 0;
     int status;
 
     step.snapshots = session->options.undo_max;
     for (uint32_t t = 0; t < count; t++) {
+        uint32_t length = session->slots[tokens[t].slot].length;
+
         step.outputs += tokens[t].output;
         step.sequences += is_first_of_slot(tokens, t);
+        depth = length > depth ? length : depth;
     }
     session->executor.forget_step(session->executor.self);
     if (set_tokens(session, tokens, count, err) != 0 ||
@@ -293,7 +297,7 @@ static int decode_ubatch(struct session *session, const struct session_token *to
     program = program_lower(session->placement, step, err);
     if (program == NULL)
         return -1;
-    status = run(session, program, err);
+    status = run(session, program, (struct interpret_step){.lowered = step, .depth = depth}, err);
     program_free(program);
     if (status != 0 ||
         keep_rows(session, OP_VALUE_LOGITS, step.outputs, model->n_vocab, &session->logits,
@@ -381,7 +385,8 @@ int session_shift(struct session *session, uint32_t slot, uint32_t first, uint32
     program = program_lower_shift(session->placement, err);
     if (program == NULL)
         return -1;
-    status = run(session, program, err);
+    status =
+        run(session, program, (struct interpret_step){.depth = session->slots[slot].length}, err);
     program_free(program);
     for (int kind = 0; kind < 2 && session->cells[kind] != NULL; kind++)
         cells_shift(session->cells[kind], slot, first, count);
