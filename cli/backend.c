@@ -51,6 +51,8 @@ static int open_cuda(const struct backend_options *options, struct backend *back
                          "--reduce %s: auto, nccl, nccl-float and copies are accepted",
                          options->reduce);
     cuda->trace_path = options->trace;
+    cuda->arguments = options->arguments;
+    cuda->argument_count = (uint32_t)options->argument_count;
     if (read_numbers("--pace-devices", options->pace_devices, 1, speeds, err) != 0 ||
         read_numbers("--pace-links", options->pace_links, 1e5, cuda->link_gbs, err) != 0)
         return -1;

@@ -11,6 +11,9 @@ struct backend_options {
     const char *pace_devices; /* --pace-devices A/B: share of its speed that each has */
     const char *pace_links;   /* --pace-links A/B: GB/s of each device's link */
     const char *reduce;       /* --reduce WAY */
+    /* Plan options of the call, for the trace; borrowed until what was opened is closed. */
+    const char *const *arguments;
+    size_t argument_count;
 };
 
 struct backend {

@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The offending line, and a caret under the place. Columns count bytes; what follows
@@ -41,6 +42,18 @@ int cli_wrong_call(const char *command, const char *format, ...)
     va_end(arguments);
     fprintf(stderr, "\nTry 'lopside %s --help'.\n", command);
     return CLI_USAGE;
+}
+
+int cli_read_whole(const char *command, const char *flag, const char *text, long min, long max,
+                   long *value)
+{
+    char *end;
+
+    *value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || *value < min || *value > max)
+        return cli_wrong_call(command, "%s %s: a whole number from %ld to %ld is accepted", flag,
+                              text, min, max);
+    return CLI_OK;
 }
 
 int cli_unknown_option(const char *command)

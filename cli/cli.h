@@ -17,12 +17,14 @@ enum cli_status {
 /* Each subcommand: argv[0] is its own name. Returns an exit status. */
 int cli_bench(int argc, char **argv);
 int cli_calibrate(int argc, char **argv);
+int cli_compare(int argc, char **argv);
 int cli_machine(int argc, char **argv);
 int cli_model(int argc, char **argv);
 int cli_probe(int argc, char **argv);
 int cli_program(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_synth(int argc, char **argv);
+int cli_trace(int argc, char **argv);
 int cli_validate(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 
@@ -39,6 +41,14 @@ int cli_fail(const struct error *err);
 /** A wrong call: prints "lopside COMMAND: MESSAGE" and where help is. @return CLI_USAGE */
 int cli_wrong_call(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/**
+ * Reads a whole number into `*value`.
+ *
+ * @return CLI_OK, or CLI_USAGE after a message that names `flag` and what is accepted
+ */
+int cli_read_whole(const char *command, const char *flag, const char *text, long min, long max,
+                   long *value);
 
 /** After getopt's own message: where help is. @return CLI_USAGE */
 int cli_unknown_option(const char *command);

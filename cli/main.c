@@ -13,6 +13,8 @@ static const struct {
     {"run", "a plan executed on the CPU: tokens and a checksum", cli_run},
     {"verify", "many plans executed: one checksum, or where they differ", cli_verify},
     {"program", "what a plan does in a step, a line a task", cli_program},
+    {"trace", "when each task runs, for Perfetto and chrome://tracing", cli_trace},
+    {"compare", "a recorded run beside its prediction, task by task", cli_compare},
     {"model", "models: the catalogue, or a GGUF file", cli_model},
     {"machine", "machines: profiles, GPUs and links", cli_machine},
     {"probe", "this machine's GPUs and links, measured", cli_probe},

@@ -98,6 +98,74 @@ int plan_options_take(struct plan_options *options, int value, const char *argum
                : -1;
 }
 
+/* ---- words ---- */
+
+static int add_words(struct list *words, const char *dashes, const char *name, const char *value)
+{
+    char flag[64];
+
+    snprintf(flag, sizeof flag, "%s%s", dashes, name);
+    return list_add_one(words, flag) != 0 || list_add_one(words, value) != 0 ? -1 : 0;
+}
+
+int plan_options_words(const struct plan_options *options, struct list *words, struct error *err)
+{
+    int status = 0;
+
+    for (int id = 0; id < PLAN_OPTION_COUNT && status == 0; id++)
+        if (options->given[id])
+            status = add_words(words, "-", table[id].short_name,
+                               plan_options_value(options, 0, (enum plan_option)id));
+    if (status == 0 && options->machine != NULL)
+        status = add_words(words, "--", "machine", options->machine);
+    if (status == 0 && options->variant != NULL)
+        status = add_words(words, "--", "variant", options->variant);
+    for (size_t i = 0; i < options->gpus.count && status == 0; i++)
+        status = add_words(words, "--", "gpu", options->gpus.items[i]);
+    return status == 0 ? 0 : error_set(err, ERROR_MEMORY, "no memory for the arguments");
+}
+
+/* The value for plan_options_take() of a flag with one or two dashes; 0: it is none. */
+static int find_flag(const char *flag, const struct option *longs, size_t count)
+{
+    const char *name = flag + (flag[0] == '-') + (flag[0] == '-' && flag[1] == '-');
+
+    for (size_t i = 0; i < count && name > flag; i++)
+        if (strcmp(longs[i].name, name) == 0)
+            return longs[i].val;
+    return 0;
+}
+
+int plan_options_take_words(struct plan_options *options, const char *const *words, size_t count,
+                            struct error *err)
+{
+    struct option longs[PLAN_OPTION_LONGS];
+    size_t long_count = plan_options_longs(longs, PLAN_OPTION_LONGS);
+    bool machine = options->machine != NULL || options->gpus.count > 0;
+    bool variant = options->variant != NULL, given[PLAN_OPTION_COUNT];
+
+    memcpy(given, options->given, sizeof given);
+    for (size_t i = 0; i < count; i += 2) {
+        int value = find_flag(words[i], longs, long_count), id = value - PLAN_OPTION_BASE;
+
+        if (value == 0)
+            return error_set(err, ERROR_INPUT,
+                             "arguments[%zu]: %.60s is no option of a plan; -m, -sm and others of "
+                             "'lopside program --help' are",
+                             i, words[i]);
+        if (i + 1 == count)
+            return error_set(err, ERROR_INPUT,
+                             "arguments[%zu]: %.60s has no value; one is accepted behind it", i,
+                             words[i]);
+        if (id >= PLAN_OPTION_COUNT ? machine || (variant && value == PLAN_OPTION_VARIANT)
+                                    : given[id])
+            continue;
+        if (plan_options_take(options, value, words[i + 1]) < 0)
+            return error_set(err, ERROR_MEMORY, "no memory for the arguments");
+    }
+    return 0;
+}
+
 /* "50,50" gives the plans "50" and "50": what was meant has a slash. */
 static int check_ratio(const struct plan_options *options, enum plan_option id, struct error *err)
 {

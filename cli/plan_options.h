@@ -106,6 +106,24 @@ int plan_options_take(struct plan_options *options, int value, const char *argum
 int plan_options_finish(struct plan_options *options, struct error *err);
 void plan_options_close(struct plan_options *options);
 
+/**
+ * The plan and machine options of the call again, as flags and values: what another call needs
+ * for the same plan. Of each option the value of the first combination.
+ *
+ * @param words appended to; list_close() in either case
+ * @return 0, or -1 with `err` set (ERROR_MEMORY)
+ */
+int plan_options_words(const struct plan_options *options, struct list *words, struct error *err);
+
+/**
+ * Takes such words where the call does not say otherwise: an option of the call stays, and so
+ * does its machine. The words are borrowed for as long as the options live.
+ *
+ * @return 0, or -1 with `err` set: ERROR_INPUT for a word that is no option, or one without value
+ */
+int plan_options_take_words(struct plan_options *options, const char *const *words, size_t count,
+                            struct error *err);
+
 /** Replaces ranges in a list, "8-32*2" and "0-4+1", by their numbers. */
 int plan_options_expand(const char *flag, struct list *list, struct error *err);
 

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/plan_options.h"
+#include "cli/plan_session.h"
 #include "cli/program_shares.h"
-#include "cli/rule_warnings.h"
 #include "sim/program.h"
 #include "sim/timing.h"
 
@@ -16,14 +15,6 @@ struct options {
     struct plan_options plans;
     long prompt, depth, layer; /* prompt 0: a decode step; layer -1: all */
     bool shares, times, operations, help;
-};
-
-/* What one call works on; members are owned. */
-struct session {
-    struct machine *machine;
-    struct model *model;
-    uint32_t *resident;
-    struct placement *placement;
 };
 
 static void print_help(void)
@@ -153,51 +144,7 @@ static int list_timed_tasks(const struct placement *placement, struct program_st
     return status;
 }
 
-/* --- the session --- */
-
-static void session_close(struct session *session)
-{
-    placement_free(session->placement);
-    free(session->resident);
-    model_free(session->model);
-    machine_free(session->machine);
-}
-
-static int session_open(struct session *session, const struct options *options, struct error *err)
-{
-    uint32_t needed = (uint32_t)(options->depth + (options->prompt > 0 ? options->prompt : 1));
-    uint32_t layer_count, rules;
-    struct plan plan;
-
-    session->machine = plan_options_machine(&options->plans, err);
-    if (session->machine == NULL ||
-        plan_options_select(&options->plans, 0, session->machine, err) != 0)
-        return -1;
-    session->model = model_open(plan_options_value(&options->plans, 0, PLAN_OPTION_MODEL), err);
-    if (session->model == NULL)
-        return -1;
-    if (session->model->tensor_count == 0)
-        return error_set(err, ERROR_USAGE,
-                         "%s has no tensors, only a vocabulary; nothing can be placed",
-                         session->model->source);
-    if (options->layer >= (long)session->model->n_layer)
-        return error_set(err, ERROR_USAGE, "--layer %ld: %s has layers 0 to %" PRIu32,
-                         options->layer, session->model->name, session->model->n_layer - 1);
-    layer_count = session->model->n_layer + session->model->n_layer_nextn;
-    session->resident = calloc((size_t)layer_count + 1, sizeof *session->resident);
-    if (session->resident == NULL)
-        return error_set(err, ERROR_MEMORY, "no memory for %" PRIu32 " layers", layer_count);
-    if (plan_options_plan(&options->plans, 0, session->model, session->machine, session->resident,
-                          layer_count, &plan, err) != 0)
-        return -1;
-    session->placement = placement_new(session->model, session->machine, &plan, needed, err);
-    rules = feasibility_check(session->model, session->machine, &plan);
-    if (session->placement == NULL)
-        cli_warn_rules_of_refused(rules);
-    else
-        cli_warn_rules(rules);
-    return session->placement != NULL ? 0 : -1;
-}
+/* --- the step --- */
 
 /* A generated token when graphs are replayed, or a ubatch as prompts have it. */
 static struct program_step step_of(const struct options *options, const struct placement *placement)
@@ -228,12 +175,16 @@ static int list_step(const struct options *options, const struct placement *plac
 
 static int run(const struct options *options, struct error *err)
 {
-    struct session session = {NULL, NULL, NULL, NULL};
-    int status = -1;
+    uint32_t needed = (uint32_t)(options->depth + (options->prompt > 0 ? options->prompt : 1));
+    struct plan_session session;
+    int status = plan_session_open(&session, &options->plans, needed, err);
 
-    if (session_open(&session, options, err) == 0 && session.placement != NULL)
+    if (status == 0 && options->layer >= (long)session.model->n_layer)
+        status = error_set(err, ERROR_USAGE, "--layer %ld: %s has layers 0 to %" PRIu32,
+                           options->layer, session.model->name, session.model->n_layer - 1);
+    if (status == 0)
         status = list_step(options, session.placement, err);
-    session_close(&session);
+    plan_session_close(&session);
     return status;
 }
 

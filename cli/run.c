@@ -140,8 +140,6 @@ static int open_plan(struct execution *x, struct run_options *options, struct er
     uint32_t layers = model->n_layer + model->n_layer_nextn, rules;
     struct plan plan;
 
-    if (run_options_default_machine(options, err) != 0)
-        return -1;
     x->machine = plan_options_machine(&options->plans, err);
     x->resident = calloc((size_t)layers + 1, sizeof *x->resident);
     if (x->resident == NULL)
@@ -232,12 +230,24 @@ static int open_record(struct execution *x, const struct run_options *options, s
     return 0;
 }
 
+/* A trace says which plan it is of. */
+static int describe_plan(struct run_options *options, struct error *err)
+{
+    if (run_options_default_machine(options, err) != 0 ||
+        plan_options_words(&options->plans, &options->words, err) != 0)
+        return -1;
+    options->backend.arguments = (const char *const *)options->words.items;
+    options->backend.argument_count = options->words.count;
+    return 0;
+}
+
 static int open_execution(struct execution *x, struct run_options *options, struct error *err)
 {
     const char *model = plan_options_value(&options->plans, 0, PLAN_OPTION_MODEL);
 
     x->generate = options->generate;
-    if (backend_open(&options->backend, &x->backend, err) != 0 ||
+    if (describe_plan(options, err) != 0 ||
+        backend_open(&options->backend, &x->backend, err) != 0 ||
         find_kernels(x, options->isa, err) != 0 || read_drafter(x, &options->plans, err) != 0)
         return -1;
     if (options->check_against != NULL) {

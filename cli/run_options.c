@@ -36,7 +36,9 @@ static void print_help(void)
         "      --seed N                    seed of synthetic weights (default 1)\n"
         "      --context-shift KEEP,COUNT@N   after N tokens, drop COUNT behind the first KEEP\n"
         "      --backend cpu|cuda          where the plan is executed (default cpu)\n"
-        "      --trace FILE                with cuda: start and end of each task, a line each\n"
+        "      --trace FILE                with cuda: start and end of each task, for 'lopside "
+        "trace'\n"
+        "                                  and 'lopside compare'\n"
         "      --pace-devices A/B          with cuda: the share of its speed that each device has\n"
         "      --pace-links A/B            with cuda: GB/s at most between host and each device\n"
         "      --reduce WAY                with cuda, sums over GPUs: auto, nccl, nccl-float\n"
@@ -291,6 +293,7 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
 
 void run_options_close(struct run_options *options)
 {
+    list_close(&options->words);
     plan_options_close(&options->plans);
 }
 

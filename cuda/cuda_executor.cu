@@ -514,7 +514,7 @@ static int begin(struct cuda_executor *executor, const struct program *program,
     for (uint32_t d = 0; d < executor->placement->device_count; d++)
         executor->pending[d].count = 0;
     forget_visitors(executor);
-    if (executor->trace != nullptr && cuda_trace_begin(executor->trace, program, err) != 0)
+    if (executor->trace != nullptr && cuda_trace_begin(executor->trace, program, step, err) != 0)
         return -1;
     return executor->lockstep != nullptr ? cuda_lockstep_begin(executor, err) : 0;
 }
@@ -677,9 +677,9 @@ static int open_parts(struct cuda_executor *executor, const struct executor_sett
         return -1;
     memcpy(executor->slowdowns, options->slowdowns, sizeof executor->slowdowns);
     memcpy(executor->link_gbs, options->link_gbs, sizeof executor->link_gbs);
-    if (options->trace_path != nullptr) {
+    if (options->trace_path != nullptr || options->watch != nullptr) {
         executor->trace =
-            cuda_trace_new(options->trace_path, executor->gpus, executor->gpu_count, err);
+            cuda_trace_new(placement, options, executor->gpus, executor->gpu_count, err);
         if (executor->trace == nullptr)
             return -1;
     }

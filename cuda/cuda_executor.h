@@ -18,6 +18,9 @@ enum cuda_reduction {
     CUDA_REDUCE_COPIES,
 };
 
+struct timeline_step;
+typedef void cuda_watch(void *context, const struct timeline_step *step);
+
 struct cuda_options {
     int gpus[MACHINE_DEVICES_MAX]; /* CUDA ordinals; plan device d takes gpus[d % gpu_count] */
     uint32_t gpu_count;            /* 0: all that are visible */
@@ -29,6 +32,12 @@ struct cuda_options {
      * on stderr, mends it and goes on. */
     bool lockstep;
     const char *trace_path; /* cuda_trace.h; NULL: none */
+    cuda_watch *watch;      /* sees each step with its times; NULL: none */
+    void *watch_context;
+    /* Plan options of the call, flags and values, for the trace's header; borrowed until the
+     * executor is closed. */
+    const char *const *arguments;
+    uint32_t argument_count;
     /* Pacing, device by device; 0: none. A device takes `slowdowns` times as long for its kernels,
      * and its copies from and to the host run at `link_gbs` at most. */
     double slowdowns[MACHINE_DEVICES_MAX];

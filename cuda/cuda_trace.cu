@@ -9,6 +9,7 @@
 
 extern "C" {
 #include "ref/host_probe.h"
+#include "sim/timeline.h"
 }
 
 namespace
@@ -46,14 +47,46 @@ struct cuda_trace {
     struct gpu_clock clocks[MACHINE_DEVICES_MAX];
     uint64_t *times; /* the host's copy */
     const struct program *program;
+    struct timeline *timeline; /* header, and the step under way */
+    cuda_watch *watch;
+    void *watch_context;
     struct stamp *stamps;
     size_t capacity;
-    double base_s;
-    uint32_t step;
+    double base_s, first_s; /* starts of this step and of the first */
+    size_t steps;
 };
 
-struct cuda_trace *cuda_trace_new(const char *path, const int *gpus, uint32_t gpu_count,
-                                  struct error *err)
+static int open_timeline(struct cuda_trace *trace, const struct placement *placement,
+                         const struct cuda_options *options, struct error *err)
+{
+    trace->timeline = timeline_new(err);
+    if (trace->timeline == nullptr)
+        return -1;
+    timeline_set_placement(trace->timeline, placement);
+    trace->timeline->arguments = (const char **)options->arguments;
+    trace->timeline->argument_count = options->argument_count;
+    for (uint32_t d = 0; d < placement->device_count; d++) {
+        struct timeline_device *device = &trace->timeline->devices[d];
+
+        cuda_gpu_name((uint32_t)trace->gpus[d % trace->gpu_count], device->gpu, sizeof device->gpu);
+        device->slowdown = options->slowdowns[d] > 1 ? options->slowdowns[d] : 1;
+        device->link_gbs = options->link_gbs[d];
+    }
+    return 0;
+}
+
+static int open_file(struct cuda_trace *trace, const char *path, struct error *err)
+{
+    if (path == nullptr)
+        return 0;
+    snprintf(trace->path, sizeof trace->path, "%s", path);
+    trace->file = fopen(path, "w");
+    return trace->file != nullptr ? 0 : error_set(err, ERROR_IO, "%.120s cannot be written", path);
+}
+
+struct cuda_trace *cuda_trace_new(const struct placement *placement,
+                                  const struct cuda_options *options, const int *gpus,
+                                  uint32_t gpu_count, struct error *err)
 {
     struct cuda_trace *trace = (struct cuda_trace *)calloc(1, sizeof *trace);
 
@@ -61,15 +94,17 @@ struct cuda_trace *cuda_trace_new(const char *path, const int *gpus, uint32_t gp
         error_set(err, ERROR_MEMORY, "no memory for a trace");
         return nullptr;
     }
-    snprintf(trace->path, sizeof trace->path, "%s", path);
+    trace->watch = options->watch;
+    trace->watch_context = options->watch_context;
     memcpy(trace->gpus, gpus, gpu_count * sizeof *gpus);
     trace->gpu_count = gpu_count;
-    trace->file = fopen(path, "w");
-    if (trace->file == nullptr) {
-        error_set(err, ERROR_IO, "%.120s cannot be written", path);
+    if (open_file(trace, options->trace_path, err) != 0 ||
+        open_timeline(trace, placement, options, err) != 0) {
         cuda_trace_free(trace, nullptr);
         return nullptr;
     }
+    if (trace->file != nullptr)
+        timeline_write_header(trace->timeline, trace->file);
     return trace;
 }
 
@@ -85,6 +120,7 @@ int cuda_trace_free(struct cuda_trace *trace, struct error *err)
     }
     if (trace->file != nullptr && fclose(trace->file) != 0)
         status = error_set(err, ERROR_IO, "%s cannot be written", trace->path);
+    timeline_free(trace->timeline);
     free(trace->stamps);
     free(trace->times);
     free(trace);
@@ -143,11 +179,30 @@ static int meet_clock(struct gpu_clock *clock, struct error *err)
     return 0;
 }
 
-int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, struct error *err)
+/* The step's place in the timeline. */
+static int add_step(struct cuda_trace *trace, const struct program *program,
+                    struct interpret_step step, struct error *err)
+{
+    struct program_cells cells = {step.used[0], step.used[1]};
+    struct timeline_step *added;
+
+    timeline_clear(trace->timeline);
+    added = timeline_add_step(trace->timeline, program, cells, err);
+    if (added == nullptr)
+        return -1;
+    added->number = trace->steps;
+    added->step = step.lowered;
+    added->shift = step.lowered.tokens == 0;
+    added->depth = step.depth;
+    return 0;
+}
+
+int cuda_trace_begin(struct cuda_trace *trace, const struct program *program,
+                     struct interpret_step step, struct error *err)
 {
     size_t count = program->task_count;
 
-    if (make_room(trace, count, err) != 0)
+    if (make_room(trace, count, err) != 0 || add_step(trace, program, step, err) != 0)
         return -1;
     memset(trace->stamps, 0, count * sizeof *trace->stamps);
     trace->program = program;
@@ -162,6 +217,9 @@ int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, st
             return -1;
     }
     trace->base_s = host_probe_now_s();
+    if (trace->steps == 0)
+        trace->first_s = trace->base_s;
+    trace->timeline->steps[0].start_s = trace->base_s - trace->first_s;
     return 0;
 }
 
@@ -299,33 +357,23 @@ static void share_launches(struct cuda_trace *trace)
     }
 }
 
-static void write_task(struct cuda_trace *trace, size_t index)
-{
-    const struct program *program = trace->program;
-    const struct program_task *task = &program->tasks[index];
-    const struct stamp *stamp = &trace->stamps[index];
-    char queue[48];
-
-    program_queue_name(task, program->placement, queue, sizeof queue);
-    fprintf(trace->file,
-            "{\"step\": %u, \"task\": %zu, \"kind\": \"%s\", \"queue\": \"%s\", \"layer\": %d",
-            trace->step, index, program_task_name(task->kind), queue, task->layer);
-    if (task->tensor >= 0)
-        fprintf(trace->file, ", \"tensor\": \"%s\"",
-                program->placement->model->tensors[task->tensor].name);
-    fprintf(trace->file, ", \"start_us\": %.2f, \"end_us\": %.2f}\n",
-            (stamp->begin_s - trace->base_s) * 1e6, (stamp->end_s - trace->base_s) * 1e6);
-}
-
 int cuda_trace_end(struct cuda_trace *trace, struct error *err)
 {
+    struct timeline_step *step = &trace->timeline->steps[0];
+
     for (uint32_t g = 0; g < trace->gpu_count; g++)
         if (read_times(trace, g, err) != 0)
             return -1;
     close_tasks(trace);
     share_launches(trace);
-    for (size_t i = 0; i < trace->program->task_count; i++)
-        write_task(trace, i);
-    trace->step++;
+    for (size_t i = 0; i < step->task_count; i++) {
+        step->tasks[i].start_s = trace->stamps[i].begin_s - trace->base_s;
+        step->tasks[i].end_s = trace->stamps[i].end_s - trace->base_s;
+    }
+    if (trace->file != nullptr)
+        timeline_write_step(trace->timeline, 0, trace->file);
+    if (trace->watch != nullptr)
+        trace->watch(trace->watch_context, step);
+    trace->steps++;
     return 0;
 }

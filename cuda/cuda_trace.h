@@ -6,34 +6,34 @@
 #include <stddef.h>
 
 extern "C" {
-#include "sim/program.h"
+#include "ref/interpret.h"
 }
+#include "cuda/cuda_executor.h"
 
 struct cuda_trace; /* see cuda_trace.cu */
 
 /**
- * A file of JSON lines, one a task:
+ * A recorded timeline (sim/timeline.h) in options.trace_path, for options.watch, or both.
  *
- *     {"step": 0, "task": 12, "kind": "matmul", "queue": "CUDA0", "layer": 3,
- *      "tensor": "blk.3.attn_q.weight", "start_us": 120.5, "end_us": 131.0}
+ * Tasks of the host are timed by its clock, those of devices by theirs: a task's first kernel
+ * leaves the time at which the kernels before it had completed, which is also when the task before
+ * it on that stream ended; so kernels stay in their graphs and overlap as ever. Other tasks, and
+ * ends that somebody waits for, take a kernel of their own. Products that are one launch share its
+ * time by their bytes. Clocks meet at the start of each step, when all devices are idle.
  *
- * Times count from the start of the step. Tasks of the host are timed by its clock, those of
- * devices by theirs: a task's first kernel leaves the time at which the kernels before it had
- * completed, which is also when the task before it on that stream ended; so kernels stay in their
- * graphs and overlap as ever. Other tasks, and ends that somebody waits for, take a kernel of their
- * own. Products that are one launch share its time by their bytes. Clocks meet at the start of each
- * step, when all devices are idle.
- *
+ * @param gpus CUDA ordinals; plan device d is on gpus[d % gpu_count]
  * @return NULL with `err` set (ERROR_IO, ERROR_MEMORY)
  */
-struct cuda_trace *cuda_trace_new(const char *path, const int *gpus, uint32_t gpu_count,
-                                  struct error *err);
+struct cuda_trace *cuda_trace_new(const struct placement *placement,
+                                  const struct cuda_options *options, const int *gpus,
+                                  uint32_t gpu_count, struct error *err);
 
 /** Closes the file. @return 0, or -1 with `err` set when it could not be written */
 int cuda_trace_free(struct cuda_trace *trace, struct error *err);
 
 /** A step begins; all devices are idle. */
-int cuda_trace_begin(struct cuda_trace *trace, const struct program *program, struct error *err);
+int cuda_trace_begin(struct cuda_trace *trace, const struct program *program,
+                     struct interpret_step step, struct error *err);
 
 /**
  * A task starts: on a stream of GPU `gpu`, an index; on the host where it is below 0.
@@ -52,7 +52,7 @@ int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_
 int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t stream,
                     bool awaited, bool goes_on, struct error *err);
 
-/** The step has ended on all devices: its lines are written. */
+/** The step has ended on all devices: its lines are written. @return 0, or -1 with `err` set */
 int cuda_trace_end(struct cuda_trace *trace, struct error *err);
 
 #endif

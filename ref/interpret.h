@@ -17,9 +17,11 @@ enum interpret_fault {
     INTERPRET_DEVICE_GROUPS /* groups are longer where a device's columns allow it */
 };
 
-/* What a step's operations read beside values. */
+/* What a step's operations read beside values, and what a trace says of it. */
 struct interpret_step {
-    uint32_t used[2]; /* cells of a stream that a window covers */
+    uint32_t used[2];            /* cells of a stream that a window covers */
+    struct program_step lowered; /* into the program; no tokens: it is a context shift */
+    uint32_t depth;              /* tokens in the cache before it, of the longest sequence */
 };
 
 struct interpreter; /* see interpret.c */

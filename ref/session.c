@@ -304,10 +304,10 @@ static int keep_picks(struct session *session, uint32_t count, struct error *err
     return 0;
 }
 
-static int run(struct session *session, const struct program *program, struct error *err)
+static int run(struct session *session, const struct program *program, struct interpret_step step,
+               struct error *err)
 {
     const struct executor *executor = &session->executor;
-    struct interpret_step step = {{0, 0}};
     int status;
 
     for (int kind = 0; kind < 2 && session->cells[kind] != NULL; kind++)
@@ -365,18 +365,23 @@ static int decode_ubatch(struct session *session, const struct session_token *to
                                 .picks = session->options.picks,
                                 .sync = true};
     const struct program *program;
+    uint32_t depth = 0;
 
     step.snapshots = session->options.undo_max;
     for (uint32_t t = 0; t < count; t++) {
+        uint32_t length = session->slots[tokens[t].slot].length;
+
         step.outputs += tokens[t].output;
         step.sequences += is_first_of_slot(tokens, t);
+        depth = length > depth ? length : depth;
     }
     session->executor.forget_step(session->executor.self);
     if (set_tokens(session, tokens, count, err) != 0 ||
         set_hidden(session, hidden, count, err) != 0)
         return -1;
     program = lower(session, step, err);
-    if (program == NULL || run(session, program, err) != 0)
+    if (program == NULL ||
+        run(session, program, (struct interpret_step){.lowered = step, .depth = depth}, err) != 0)
         return -1;
     if (step.picks && step.outputs > 0
             ? keep_picks(session, step.outputs, err) != 0
@@ -490,7 +495,8 @@ int session_shift(struct session *session, uint32_t slot, uint32_t first, uint32
     program = program_lower_shift(session->placement, err);
     if (program == NULL)
         return -1;
-    status = run(session, program, err);
+    status =
+        run(session, program, (struct interpret_step){.depth = session->slots[slot].length}, err);
     program_free(program);
     for (int kind = 0; kind < 2 && session->cells[kind] != NULL; kind++)
         cells_shift(session->cells[kind], slot, first, count);

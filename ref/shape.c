@@ -247,6 +247,18 @@ const char *shape_name(size_t index)
     return index < SHAPE_COUNT ? shapes[index].name : NULL;
 }
 
+bool shape_is_name(const char *name_and_type)
+{
+    for (size_t i = 0; i < shape_count(); i++) {
+        size_t length = strlen(shape_name(i));
+
+        if (strncasecmp(name_and_type, shape_name(i), length) == 0 &&
+            (name_and_type[length] == '\0' || name_and_type[length] == ':'))
+            return true;
+    }
+    return false;
+}
+
 const char *shape_about(size_t index)
 {
     return index < SHAPE_COUNT ? shapes[index].about : NULL;

@@ -3,6 +3,7 @@
 #ifndef REF_SHAPE_H
 #define REF_SHAPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,9 @@
 size_t shape_count(void);
 const char *shape_name(size_t index);
 const char *shape_about(size_t index);
+
+/** Whether a name is one of theirs, with a type or without. */
+bool shape_is_name(const char *name_and_type);
 
 /**
  * A small model: "tiny-qwen35:Q4_K", case ignored, Q8_0 where no type is given. The type is

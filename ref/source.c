@@ -1,22 +1,9 @@
 #include "ref/source.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "ref/shape.h"
 #include "sim/gguf.h"
-
-static bool is_shape(const char *spec)
-{
-    for (size_t i = 0; i < shape_count(); i++) {
-        size_t length = strlen(shape_name(i));
-
-        if (strncasecmp(spec, shape_name(i), length) == 0 &&
-            (spec[length] == '\0' || spec[length] == ':'))
-            return true;
-    }
-    return false;
-}
 
 static int open_file(struct source *source, const char *path, struct error *err)
 {
@@ -48,10 +35,10 @@ static int open_shape(struct source *source, const char *spec, uint64_t seed, st
 int source_open(struct source *source, const char *spec, uint64_t seed, struct error *err)
 {
     memset(source, 0, sizeof *source);
-    source->model = is_shape(spec) ? shape_open(spec, err) : model_open(spec, err);
+    source->model = shape_is_name(spec) ? shape_open(spec, err) : model_open(spec, err);
     if (source->model == NULL)
         return -1;
-    if (is_shape(spec))
+    if (shape_is_name(spec))
         return open_shape(source, spec, seed, err);
     if (strcmp(source->model->source, "catalogue") != 0)
         return open_file(source, spec, err);

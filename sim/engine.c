@@ -30,6 +30,7 @@ struct run {
     size_t capacity;
     size_t unfinished;
     uint64_t first_sequence;
+    uint64_t number;                      /* for the watcher */
     uint32_t next_run[ENGINE_QUEUES_MAX]; /* whose tasks follow this run's on a queue */
     bool in_use;
 };
@@ -59,7 +60,8 @@ struct engine {
     uint64_t *stack; /* tasks whose end has just become known: run << 32 | task */
     size_t stack_count, stack_capacity;
     double host_s, host_busy_s, epoch_s;
-    uint64_t next_sequence;
+    uint64_t next_sequence, next_number;
+    struct engine_watcher watcher;
 };
 
 static int check_route(const struct engine_route *route, size_t index, size_t link_count,
@@ -178,7 +180,43 @@ void engine_reset(struct engine *engine)
     engine->heap_count = engine->stack_count = 0;
     engine->host_s = engine->host_busy_s = engine->epoch_s = 0;
     engine->last_run = NO_RUN;
-    engine->next_sequence = 0;
+    engine->next_sequence = engine->next_number = 0;
+}
+
+/* ---- the watcher ---- */
+
+void engine_watch(struct engine *engine, const struct engine_watcher *watcher)
+{
+    engine->watcher = watcher != NULL ? *watcher : (struct engine_watcher){NULL};
+}
+
+static void tell_timed(const struct engine *engine, const struct run *run, uint32_t task)
+{
+    if (engine->watcher.timed != NULL)
+        engine->watcher.timed(engine->watcher.context, run->number, task,
+                              engine->epoch_s + run->start_s[task],
+                              engine->epoch_s + run->end_s[task]);
+}
+
+static void tell_rates(const struct engine *engine)
+{
+    if (engine->watcher.rates_changed != NULL)
+        engine->watcher.rates_changed(engine->watcher.context,
+                                      engine->epoch_s + engine->flows.time_s);
+}
+
+double engine_link_use_gbs(const struct engine *engine, unsigned link)
+{
+    double rate = 0;
+
+    for (size_t i = 0; i < engine->flows.count; i++) {
+        const struct engine_route *route = &engine->routes[engine->flows.flows[i].route];
+
+        for (uint32_t l = 0; l < route->link_count; l++)
+            if (route->links[l] == link)
+                rate += route->weights[l] * engine->flows.flows[i].rate;
+    }
+    return rate / 1e9;
 }
 
 /* ---- the heap of flows that will start ---- */
@@ -237,6 +275,7 @@ static int push_end(struct engine *engine, uint32_t run, uint32_t task, double e
                     struct error *err)
 {
     engine->runs[run].end_s[task] = end_s;
+    tell_timed(engine, &engine->runs[run], task);
     if (engine->stack_count == engine->stack_capacity) {
         size_t capacity = engine->stack_capacity > 0 ? 2 * engine->stack_capacity : 256;
         uint64_t *stack = realloc(engine->stack, capacity * sizeof *stack);
@@ -336,11 +375,15 @@ static int take_flow_event(struct engine *engine, bool *taken, struct error *err
                             .route = run->schedule->tasks[next.task].route};
 
         assert(flow.route < engine->route_count);
-        return flow_set_start(&engine->flows, flow, next.time_s, err);
+        if (flow_set_start(&engine->flows, flow, next.time_s, err) != 0)
+            return -1;
+        tell_rates(engine);
+        return 0;
     }
     if (engine->flows.count > 0) {
         struct flow flow = flow_set_finish_next(&engine->flows);
 
+        tell_rates(engine);
         return push_end(engine, flow.run, flow.task, end_s, err) != 0 ? -1 : settle(engine, err);
     }
     *taken = false;
@@ -425,6 +468,7 @@ static void begin_run(struct engine *engine, uint32_t index, const struct engine
     run->flow_bytes = run->work_s + run->capacity;
     run->unfinished = count;
     run->first_sequence = engine->next_sequence;
+    run->number = engine->next_number++;
     run->in_use = true;
     engine->next_sequence += count;
     memcpy(run->waits, schedule->waits, count * sizeof *run->waits);
@@ -480,6 +524,10 @@ int engine_run(struct engine *engine, const struct engine_schedule *schedule, st
     for (uint32_t i = 0; i < schedule->task_count; i++) {
         const struct engine_task *task = &schedule->tasks[i];
 
+        if (engine->watcher.issued != NULL)
+            engine->watcher.issued(engine->watcher.context, engine->runs[index].number, i,
+                                   engine->epoch_s + engine->host_s,
+                                   engine->epoch_s + engine->host_s + task->issue_s);
         engine->host_s += task->issue_s;
         engine->host_busy_s += task->issue_s;
         if (release(engine, index, i, engine->host_s, err) != 0 || settle(engine, err) != 0)

@@ -103,6 +103,24 @@ const double *engine_last_ends(const struct engine *engine, size_t *count);
 /** As engine_last_ends: when each task started to hold its queues. */
 const double *engine_last_starts(const struct engine *engine, size_t *count);
 
+/* Told what happens as soon as it is known, in seconds since the engine was new or reset. `run`
+ * counts the engine_run() calls since then, from 0. Members may be NULL. */
+struct engine_watcher {
+    /* The host thread issues a task. */
+    void (*issued)(void *context, uint64_t run, uint32_t task, double from_s, double to_s);
+    /* When a task holds its queues: known once it has ended, or surely will then. */
+    void (*timed)(void *context, uint64_t run, uint32_t task, double start_s, double end_s);
+    /* Flows go at other rates from now on: engine_link_use_gbs(). */
+    void (*rates_changed)(void *context, double time_s);
+    void *context;
+};
+
+/** Has `watcher` told from now on, or nobody (NULL). It is copied. */
+void engine_watch(struct engine *engine, const struct engine_watcher *watcher);
+
+/** What the flows under way take of a link, GB/s; those that do not count are in it, too. */
+double engine_link_use_gbs(const struct engine *engine, unsigned link);
+
 /** Seconds for which a queue was held, summed over tasks since the reset. */
 double engine_queue_busy_s(const struct engine *engine, unsigned queue);
 

@@ -46,33 +46,39 @@ static struct timed_program *program_for(struct prompt_programs *programs,
     return timed;
 }
 
-/* The host thread's run over all ubatches; batches of -b tokens are cut into ubatches. */
+struct program_step predict_prompt_step(const struct placement *placement, uint32_t tokens,
+                                        uint32_t done, enum predict_tool tool)
+{
+    uint32_t n_batch = placement->plan.n_batch, n_ubatch = placement->plan.n_ubatch;
+    uint32_t batch_left = n_batch - done % n_batch;
+    uint32_t left = tokens - done < batch_left ? tokens - done : batch_left;
+    uint32_t now = left < n_ubatch ? left : n_ubatch;
+    bool batch_ends = now == left, ends = done + now == tokens;
+
+    return (struct program_step){
+        .tokens = now,
+        .outputs = ends || (batch_ends && tool == PREDICT_LLAMA_BENCH),
+        .rebuild = true,
+    };
+}
+
+/* The host thread's run over all ubatches. */
 static int run_prompt(struct timing *timing, const struct placement *placement, uint32_t depth,
                       uint32_t tokens, struct predict_options options,
                       struct prompt_programs *programs, struct prediction *prediction,
                       struct error *err)
 {
-    uint32_t n_batch = placement->plan.n_batch, n_ubatch = placement->plan.n_ubatch;
-
     for (uint32_t done = 0; done < tokens;) {
-        uint32_t batch_left = n_batch - done % n_batch;
-        uint32_t left = tokens - done < batch_left ? tokens - done : batch_left;
-        uint32_t now = left < n_ubatch ? left : n_ubatch;
-        bool batch_ends = now == left, ends = done + now == tokens;
-        struct program_step step = {
-            .tokens = now,
-            .outputs = ends || (batch_ends && options.tool == PREDICT_LLAMA_BENCH),
-            .rebuild = true,
-        };
+        struct program_step step = predict_prompt_step(placement, tokens, done, options.tool);
         struct timed_program *timed = program_for(
-            programs, timing, step, program_cells_at(placement, depth + done + now), err);
+            programs, timing, step, program_cells_at(placement, depth + done + step.tokens), err);
 
         if (timed == NULL || engine_run(timing_engine(timing), timed->schedule, err) != 0)
             return -1;
         prediction->steps++;
         prediction->simulated_steps++;
         prediction->tasks += timed->program->task_count;
-        done += now;
+        done += step.tokens;
     }
     return engine_finish(timing_engine(timing), err);
 }
@@ -153,16 +159,35 @@ static int run_step(struct generation *generation, struct timed_program *timed, 
     return 0;
 }
 
-/* Windows of step `step`: cells in use after it. */
-static struct program_cells cells_of_step(const struct generation *generation, uint32_t step)
+struct program_cells predict_decode_cells(const struct placement *placement, uint32_t depth,
+                                          uint32_t step, bool shared_prompt)
 {
-    const struct plan *plan = &generation->placement->plan;
-    uint32_t slots = plan->n_slots > 1 ? plan->n_slots : 1, depth = generation->depth;
+    const struct plan *plan = &placement->plan;
+    uint32_t slots = plan->n_slots > 1 ? plan->n_slots : 1;
     uint32_t used = depth + step + 1;
 
     if (slots > 1 && plan->kv_unified)
-        used = generation->shared_prompt ? depth + slots * (step + 1) : slots * used;
-    return program_cells_at(generation->placement, used);
+        used = shared_prompt ? depth + slots * (step + 1) : slots * used;
+    return program_cells_at(placement, used);
+}
+
+static struct program_cells cells_of_step(const struct generation *generation, uint32_t step)
+{
+    return predict_decode_cells(generation->placement, generation->depth, step,
+                                generation->shared_prompt);
+}
+
+struct program_step predict_decode_step(const struct placement *placement, bool sample,
+                                        bool rebuild)
+{
+    uint32_t slots = placement->plan.n_slots > 1 ? placement->plan.n_slots : 1;
+
+    return (struct program_step){.tokens = slots,
+                                 .outputs = slots,
+                                 .sequences = slots,
+                                 .sample = sample,
+                                 .rebuild = rebuild,
+                                 .sync = true};
 }
 
 /* Whether the last step ran like the one before it, which is then kept for the next. */
@@ -229,10 +254,9 @@ int predict_generation(struct timing *timing, const struct placement *placement,
                        uint32_t tokens, struct predict_options options,
                        struct prediction *prediction, struct error *err)
 {
-    uint32_t slots = placement->plan.n_slots > 1 ? placement->plan.n_slots : 1;
-    struct program_step steady = {
-        .tokens = slots, .outputs = slots, .sequences = slots, .sync = true};
-    struct program_step first;
+    bool sample = options.tool != PREDICT_LLAMA_BENCH;
+    struct program_step steady = predict_decode_step(placement, sample, false);
+    struct program_step first = predict_decode_step(placement, sample, true);
     struct generation generation = {.timing = timing,
                                     .placement = placement,
                                     .depth = depth,
@@ -241,9 +265,6 @@ int predict_generation(struct timing *timing, const struct placement *placement,
     struct program_cells cells = cells_of_step(&generation, 0);
     int status = -1;
 
-    steady.sample = options.tool != PREDICT_LLAMA_BENCH;
-    first = steady;
-    first.rebuild = true;
     memset(prediction, 0, sizeof *prediction);
     engine_reset(timing_engine(timing));
     generation.first = timed_program_new(timing, first, cells, err);
@@ -251,7 +272,7 @@ int predict_generation(struct timing *timing, const struct placement *placement,
     if (generation.first != NULL && generation.steady != NULL)
         status = run_generation(&generation, tokens, options.full_stepping, err);
     if (status == 0)
-        finish_prediction(timing, slots * tokens, &generation.skipped, prediction);
+        finish_prediction(timing, steady.tokens * tokens, &generation.skipped, prediction);
     timed_program_free(generation.first);
     timed_program_free(generation.steady);
     free(generation.kept.ends);

@@ -25,6 +25,19 @@ struct prediction {
     uint64_t steps, simulated_steps, tasks; /* tasks: simulated ones */
 };
 
+/** The ubatch of a prompt of `tokens` tokens that begins behind `done` of them. Batches of -b
+ * tokens are cut into ubatches. */
+struct program_step predict_prompt_step(const struct placement *placement, uint32_t tokens,
+                                        uint32_t done, enum predict_tool tool);
+
+/** A token of each slot; with `rebuild` the first in a window, whose graph is built anew. */
+struct program_step predict_decode_step(const struct placement *placement, bool sample,
+                                        bool rebuild);
+
+/** The windows of the `step`-th such step (from 0) behind `depth` tokens a slot. */
+struct program_cells predict_decode_cells(const struct placement *placement, uint32_t depth,
+                                          uint32_t step, bool shared_prompt);
+
 /**
  * Processing `tokens` prompt tokens behind `depth` tokens that are in the cache.
  *

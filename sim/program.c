@@ -52,6 +52,17 @@ enum task_class program_task_class(enum task_kind kind)
     return kinds[kind].class;
 }
 
+const char *program_class_name(enum task_class which)
+{
+    static const char *const names[] = {[TASK_CLASS_HOST] = "host",
+                                        [TASK_CLASS_WAIT] = "wait",
+                                        [TASK_CLASS_COPY] = "copy",
+                                        [TASK_CLASS_KERNEL] = "kernel",
+                                        [TASK_CLASS_COLLECTIVE] = "collective"};
+
+    return names[which];
+}
+
 void program_free(struct program *program)
 {
     if (program == NULL)
@@ -124,22 +135,29 @@ static void print_queues(const struct program_task *task, const struct placement
     fprintf(out, "%-15s", text);
 }
 
+void program_what_text(enum task_kind kind, char part, const char *tensor, int32_t layer,
+                       const char *peer, char *text, size_t size)
+{
+    char which[3] = {' ', part, '\0'}, block[16] = "";
+
+    if (tensor == NULL && layer >= 0)
+        snprintf(block, sizeof block, " blk.%d", layer);
+    snprintf(text, size, "%s%s%s%s%s%s%s", program_task_name(kind), part != 0 ? which : "",
+             tensor != NULL ? " " : "", tensor != NULL ? tensor : "", block,
+             peer != NULL ? " to " : "", peer != NULL ? peer : "");
+}
+
 static void print_what(const struct program_task *task, const struct placement *placement,
                        FILE *out)
 {
+    const char *tensor = NULL, *peer = NULL;
     char text[96];
-    int length = snprintf(text, sizeof text, "%s", program_task_name(task->kind));
 
-    if (task->part != 0)
-        length += snprintf(text + length, sizeof text - (size_t)length, " %c", task->part);
     if (task->tensor >= 0)
-        length += snprintf(text + length, sizeof text - (size_t)length, " %s",
-                           placement->model->tensors[task->tensor].name);
-    else if (task->layer >= 0)
-        length += snprintf(text + length, sizeof text - (size_t)length, " blk.%d", task->layer);
+        tensor = placement->model->tensors[task->tensor].name;
     if (task->kind == TASK_PEER)
-        snprintf(text + length, sizeof text - (size_t)length, " to %s",
-                 placement->machine->devices[placement->devices[task->peer]].name);
+        peer = placement->machine->devices[placement->devices[task->peer]].name;
+    program_what_text(task->kind, task->part, tensor, task->layer, peer, text, sizeof text);
     fprintf(out, " %-34s", text);
 }
 

@@ -208,9 +208,24 @@ bool program_value_is_layered(enum op_value value);
 const char *program_task_name(enum task_kind kind);
 enum task_class program_task_class(enum task_kind kind);
 
+/** Words for the classes: "host", "wait", "copy", "kernel", "collective". */
+const char *program_class_name(enum task_class which);
+
 /** The queue of a task for people: "host", "CUDA0", "CUDA0 copy in", "all devices". */
 void program_queue_name(const struct program_task *task, const struct placement *placement,
                         char *text, size_t size);
+
+/**
+ * What a task does, for people: "matmul blk.3.attn_q.weight", "kv-window k blk.3",
+ * "peer to CUDA1".
+ *
+ * @param part   as the task's
+ * @param tensor name of its weight, or NULL
+ * @param layer  below 0 outside layers
+ * @param peer   name of the other device of a TASK_PEER, or NULL
+ */
+void program_what_text(enum task_kind kind, char part, const char *tensor, int32_t layer,
+                       const char *peer, char *text, size_t size);
 
 /** Prints a line an operation of a task. */
 void program_print_operations(const struct program *program, size_t task, FILE *out);

@@ -436,6 +436,30 @@ void timed_program_set_cells(const struct timing *timing, struct timed_program *
     timed->cells = cells;
 }
 
+/* ---- directions of links ---- */
+
+uint32_t timing_direction_count(const struct timing *timing)
+{
+    return 2 * timing->placement->machine->link_count;
+}
+
+void timing_direction_name(const struct timing *timing, uint32_t direction, char *name, size_t size)
+{
+    const struct machine *machine = timing->placement->machine;
+    const struct machine_link *link = &machine->links[direction / 2];
+    bool down = direction % 2 == 0;
+
+    snprintf(name, size, "%s>%s", machine->nodes[down ? link->from : link->to].name,
+             machine->nodes[down ? link->to : link->from].name);
+}
+
+double timing_direction_use_gbs(const struct timing *timing, uint32_t direction)
+{
+    unsigned part = direction % 2 == 0 ? LINK_DOWN : LINK_UP;
+
+    return engine_link_use_gbs(timing->engine, LINK_PARTS * (direction / 2) + part);
+}
+
 /* ---- what limited a run ---- */
 
 /* Resources by number: the host thread, collectives, devices, then each link's directions. */
@@ -448,8 +472,6 @@ enum {
 
 static void resource_name(const struct timing *timing, unsigned resource, char *name, size_t size)
 {
-    const struct machine *machine = timing->placement->machine;
-
     if (resource == RESOURCE_HOST) {
         snprintf(name, size, "host thread");
     } else if (resource == RESOURCE_COLLECTIVE) {
@@ -457,11 +479,7 @@ static void resource_name(const struct timing *timing, unsigned resource, char *
     } else if (resource < RESOURCE_LINKS) {
         snprintf(name, size, "%s", device_of(timing->placement, resource - RESOURCE_DEVICES)->name);
     } else {
-        const struct machine_link *link = &machine->links[(resource - RESOURCE_LINKS) / 2];
-        bool down = (resource - RESOURCE_LINKS) % 2 == 0;
-
-        snprintf(name, size, "%s>%s", machine->nodes[down ? link->from : link->to].name,
-                 machine->nodes[down ? link->to : link->from].name);
+        timing_direction_name(timing, resource - RESOURCE_LINKS, name, size);
     }
 }
 

@@ -39,9 +39,9 @@ void timed_program_set_cells(const struct timing *timing, struct timed_program *
 
 /* What limited a run: the resources that were busy for the largest shares of its time. */
 struct timing_bound {
-    char resource[48];  /* "CUDA1", "host>CUDA1", "all-reduce", "host thread" */
-    double ratio;       /* of the elapsed time */
-    char second[48];    /* likewise; "" when there is none */
+    char resource[48]; /* "CUDA1", "host>CUDA1", "all-reduce", "host thread" */
+    double ratio;      /* of the elapsed time */
+    char second[48];   /* likewise; "" when there is none */
     double second_ratio;
 };
 
@@ -62,6 +62,14 @@ void timing_add_busy(struct timing_busy *sum, const struct timing_busy *before,
 
 /** The busiest resources. */
 struct timing_bound timing_bound(const struct timing *timing, const struct timing_busy *busy);
+
+/** Directions of links, two for each link of the machine; their names are as "host>CUDA1". */
+uint32_t timing_direction_count(const struct timing *timing);
+void timing_direction_name(const struct timing *timing, uint32_t direction, char *name,
+                           size_t size);
+
+/** What the flows under way take of a direction, GB/s, packet headers included. */
+double timing_direction_use_gbs(const struct timing *timing, uint32_t direction);
 
 /** Bytes that a flow of a task carries over its links, packet headers included. */
 double timing_flow_bytes(const struct timing *timing, const struct program_task *task,

@@ -623,6 +623,86 @@ START_TEST(an_engine_refuses_a_link_or_route_that_moves_nothing)
 }
 END_TEST
 
+/* ---- the watcher ---- */
+
+struct watched {
+    double issued_s[2][3][2], timed_s[2][3][2]; /* run, task: from, to */
+    double rate_s[8], gbs[8];
+    size_t rates;
+    const struct engine *engine;
+};
+
+static void watch_issued(void *context, uint64_t run, uint32_t task, double from_s, double to_s)
+{
+    struct watched *watched = context;
+
+    watched->issued_s[run][task][0] = from_s;
+    watched->issued_s[run][task][1] = to_s;
+}
+
+static void watch_timed(void *context, uint64_t run, uint32_t task, double from_s, double to_s)
+{
+    struct watched *watched = context;
+
+    watched->timed_s[run][task][0] = from_s;
+    watched->timed_s[run][task][1] = to_s;
+}
+
+static void watch_rates(void *context, double time_s)
+{
+    struct watched *watched = context;
+
+    ck_assert_uint_lt(watched->rates, COUNT(watched->rate_s));
+    watched->rate_s[watched->rates] = time_s;
+    watched->gbs[watched->rates++] = engine_link_use_gbs(watched->engine, 0);
+}
+
+/* Issued at 1 and 2, flows of 4 GB from 1 and 2 on over 2 GB/s: the first ends at 4 after having
+ * the link alone for a second, the second at 5. The next run begins at 2. */
+START_TEST(a_watcher_is_told_issues_times_and_rates_across_runs)
+{
+    const double link = 2;
+    const struct engine_route route = {.link_count = 1, .weights = {1}};
+    const struct engine_task first[] = {issued(1, flow(ON(0), 4 * GB, 0)),
+                                        issued(1, flow(ON(1), 4 * GB, 0))};
+    const struct engine_task second[] = {issued(0.5, work(ON(0), 1))};
+    struct engine_schedule *one = schedule_of(first, 2, NULL, 0);
+    struct engine_schedule *two = schedule_of(second, 1, NULL, 0);
+    struct error err = {0};
+    struct engine *engine = engine_new(&link, 1, &route, 1, &err);
+    struct watched watched = {.engine = engine};
+    const struct engine_watcher watcher = {watch_issued, watch_timed, watch_rates, &watched};
+
+    engine_watch(engine, &watcher);
+    ck_assert_int_eq(engine_run(engine, one, &err), 0);
+    ck_assert_int_eq(engine_run(engine, two, &err), 0);
+    ck_assert_int_eq(engine_finish(engine, &err), 0);
+    ck_assert_double_eq(watched.issued_s[0][1][0], 1);
+    ck_assert_double_eq(watched.issued_s[0][1][1], 2);
+    ck_assert_double_eq(watched.issued_s[1][0][0], 2);
+    ck_assert_double_eq(watched.issued_s[1][0][1], 2.5);
+    ck_assert_double_eq(watched.timed_s[0][0][0], 1);
+    ck_assert_double_eq(watched.timed_s[0][0][1], 4);
+    ck_assert_double_eq(watched.timed_s[0][1][1], 5);
+    ck_assert_double_eq(watched.timed_s[1][0][0], 4);
+    ck_assert_double_eq(watched.timed_s[1][0][1], 5);
+    ck_assert_uint_eq(watched.rates, 4);
+    ck_assert_double_eq(watched.rate_s[0], 1);
+    ck_assert_double_eq(watched.gbs[0], 2);
+    ck_assert_double_eq(watched.rate_s[2], 4);
+    ck_assert_double_eq(watched.gbs[2], 2);
+    ck_assert_double_eq(watched.rate_s[3], 5);
+    ck_assert_double_eq(watched.gbs[3], 0);
+    engine_watch(engine, NULL);
+    engine_reset(engine);
+    ck_assert_int_eq(engine_run(engine, one, &err), 0);
+    ck_assert_uint_eq(watched.rates, 4);
+    engine_schedule_free(one);
+    engine_schedule_free(two);
+    engine_free(engine);
+}
+END_TEST
+
 START_TEST(nothing_is_freed_where_nothing_was_made)
 {
     engine_free(NULL);
@@ -665,6 +745,7 @@ int main(void)
     tcase_add_test(runs, runs_that_wait_for_one_flow_leave_in_the_order_they_came);
     tcase_add_test(runs, changed_times_count_from_the_next_run_on);
     tcase_add_test(runs, busy_times_leave_out_waiting_and_count_shared_links_once);
+    tcase_add_test(runs, a_watcher_is_told_issues_times_and_rates_across_runs);
     tcase_add_test(bits, a_run_has_the_same_bits_on_another_engine_and_after_a_reset);
     tcase_add_test(bits, a_reset_forgets_unfinished_tasks);
     tcase_add_test(bits, steps_that_end_with_a_wait_repeat_bit_by_bit);

@@ -1,0 +1,2 @@
+# The help of compare.
+$LOPSIDE compare --help

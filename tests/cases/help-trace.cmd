@@ -1,0 +1,2 @@
+# The help of trace.
+$LOPSIDE trace --help
