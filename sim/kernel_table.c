@@ -190,11 +190,9 @@ static void show(struct bracket *bracket, double x, double time_s)
     }
 }
 
-enum scale { LINEAR, LOGARITHMIC };
-
 /* Time between the points; that of the first below it, and of the last beyond it. Below 0
  * without points. */
-static double time_at(const struct bracket *bracket, enum scale scale)
+static double time_at(const struct bracket *bracket)
 {
     double share;
 
@@ -202,18 +200,16 @@ static double time_at(const struct bracket *bracket, enum scale scale)
         return bracket->above == 0 ? -1 : bracket->above_s;
     if (bracket->above == 0)
         return bracket->below_s;
-    share = scale == LINEAR
-                ? (bracket->at - bracket->below) / (bracket->above - bracket->below)
-                : log(bracket->at / bracket->below) / log(bracket->above / bracket->below);
+    share = (bracket->at - bracket->below) / (bracket->above - bracket->below);
     return bracket->below_s + share * (bracket->above_s - bracket->below_s);
 }
 
 /* As time_at(); beyond the last point time grows as x does. */
-static double growing_time_at(const struct bracket *bracket, enum scale scale)
+static double growing_time_at(const struct bracket *bracket)
 {
     bool beyond = bracket->above == 0 && bracket->below > 0;
 
-    return time_at(bracket, scale) * (beyond ? bracket->at / bracket->below : 1);
+    return time_at(bracket) * (beyond ? bracket->at / bracket->below : 1);
 }
 
 static double streaming_s(double launch_s, double bytes, double gbs)
@@ -239,7 +235,7 @@ static double other_rows_s(const struct kernel_table *table, enum task_kind kind
     for (size_t i = place_of(&list, &first); i < list.count && table->others[i].kind == kind; i++)
         show(&bracket, table->others[i].tokens,
              streaming_s(table->others[i].launch_s, bytes, table->others[i].gbs));
-    return time_at(&bracket, LINEAR); /* `bytes` has grown with the tokens */
+    return time_at(&bracket); /* `bytes` has grown with the tokens */
 }
 
 static double other_s(const struct kernel_table *table, enum task_kind kind, double tokens,
@@ -276,7 +272,7 @@ static double product_s(const struct kernel_table *table, const struct program_t
             break;
         show(&bracket, row->tokens, streaming_s(launches ? row->launch_s : 0, bytes, row->gbs));
     }
-    time_s = growing_time_at(&bracket, LINEAR);
+    time_s = growing_time_at(&bracket);
     if (time_s < 0 || !quantises)
         return time_s;
     quantising_s = other_s(table, TASK_NORM, task->tokens, task->input_bytes);
@@ -306,7 +302,7 @@ static double window_s(const struct kernel_table *table, size_t *at, double cell
             break;
         show(&bracket, (double)row->cells, row->time_s);
     }
-    return growing_time_at(&bracket, LOGARITHMIC);
+    return growing_time_at(&bracket);
 }
 
 static double attention_s(const struct kernel_table *table, const struct program_task *task,
@@ -324,7 +320,7 @@ static double attention_s(const struct kernel_table *table, const struct program
 
         show(&bracket, tokens, window_s(table, &at, cells));
     }
-    return growing_time_at(&bracket, LOGARITHMIC);
+    return growing_time_at(&bracket);
 }
 
 double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
@@ -356,7 +352,7 @@ double kernel_table_sum_s(const struct kernel_table *table, uint32_t devices, do
     for (; end < list.count && table->sums[end].devices == devices; end++)
         show(&bracket, (double)table->sums[end].bytes, table->sums[end].time_s);
     if (bracket.above > 0 || end - begin < 2)
-        return growing_time_at(&bracket, LINEAR);
+        return growing_time_at(&bracket);
     last = &table->sums[end - 1];
     slope = (last->time_s - last[-1].time_s) / (double)(last->bytes - last[-1].bytes);
     return last->time_s + fmax(slope, 0) * (bytes - (double)last->bytes);
