@@ -10,14 +10,17 @@
 #include "sim/machine_local.h"
 #ifdef HAVE_CUDA
 #include "cuda/probe.h"
+#include "cuda/probe_kernels.h"
 #endif
 
 static void print_help(void)
 {
-    puts("Usage: lopside probe [-o text|json]\n"
+    puts("Usage: lopside probe [--kernels] [-o text|json]\n"
          "Measures this machine: host memory, GPUs, their links, launches and sums over them.\n"
          "The profile (json) is that of `lopside machine show` with the measured figures in it,\n"
          "and goes to --machine of the other commands.\n\n"
+         "      --kernels             what the kernels of --backend cuda take as well, for\n"
+         "                            --engine lopside; a minute for each kind of GPU\n"
          "  -o, --output text|json    a table (default), or a machine profile\n"
          "  -h, --help                this text");
 }
@@ -60,7 +63,55 @@ static void print_text(const struct probe *probe)
     }
 }
 
-static int print_profile(const struct probe *probe, const struct machine_host *host,
+static void print_table(const struct kernel_table *table)
+{
+    printf("kernels of %s\n", table->gpu);
+    for (size_t i = 0; i < table->product_count; i++) {
+        const struct kernel_product *row = &table->products[i];
+
+        printf("  %-7s %-5s %4u tokens   %8.2f us and %7.0f GB/s\n", program_task_name(row->kind),
+               tensor_type_info(row->type)->name, row->tokens, row->launch_s * 1e6, row->gbs);
+    }
+    for (size_t i = 0; i < table->other_count; i++) {
+        const struct kernel_other *row = &table->others[i];
+
+        printf("  %-13s %4u tokens   %8.2f us and %7.0f GB/s\n", program_task_name(row->kind),
+               row->tokens, row->launch_s * 1e6, row->gbs);
+    }
+    for (size_t i = 0; i < table->attention_count; i++) {
+        const struct kernel_attention *row = &table->attentions[i];
+
+        printf("  attention %s, %u tokens over %llu cells  %.2f us\n",
+               tensor_type_info(row->cache_type)->name, row->tokens, (unsigned long long)row->cells,
+               row->time_s * 1e6);
+    }
+    for (size_t i = 0; i < table->sum_count; i++)
+        printf("  sum over %u devices, %llu B  %.2f us\n", table->sums[i].devices,
+               (unsigned long long)table->sums[i].bytes, table->sums[i].time_s * 1e6);
+}
+
+/* Tables of each kind of GPU; to the machine, or printed where `prints`. */
+static int measure_kernels(struct machine *machine, bool prints, struct error *err)
+{
+    for (uint32_t d = 0; d < machine->device_count; d++) {
+        struct kernel_table table = {.product_count = 0};
+        int status;
+
+        if (machine_kernel_table(machine, machine->devices[d].gpu) != NULL)
+            continue;
+        status = probe_kernels(machine, d, &table, err);
+        if (status == 0 && prints)
+            print_table(&table);
+        if (status == 0)
+            status = machine_set_kernel_table(machine, &table, err);
+        kernel_table_clear(&table);
+        if (status != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int print_profile(const struct probe *probe, const struct machine_host *host, bool kernels,
                          struct error *err)
 {
     struct machine *machine = machine_local(err);
@@ -74,7 +125,8 @@ static int print_profile(const struct probe *probe, const struct machine_host *h
     machine->host.thread_gbs = host->thread_gbs;
     probe_apply(probe, machine);
     snprintf(machine->about, sizeof machine->about, "measured by lopside probe");
-    text = machine_to_json(machine, err);
+    text =
+        kernels && measure_kernels(machine, false, err) != 0 ? NULL : machine_to_json(machine, err);
     machine_free(machine);
     if (text == NULL)
         return -1;
@@ -83,24 +135,32 @@ static int print_profile(const struct probe *probe, const struct machine_host *h
     return 0;
 }
 
-static int measure_gpus(const struct machine_host *host, bool json, struct error *err)
+static int measure_gpus(const struct machine_host *host, bool json, bool kernels, struct error *err)
 {
     struct probe probe;
+    struct machine *machine;
+    int status = 0;
 
     if (probe_run(&probe, err) != 0)
         return -1;
     if (json)
-        return print_profile(&probe, host, err);
+        return print_profile(&probe, host, kernels, err);
     print_text(&probe);
-    return 0;
+    if (!kernels)
+        return 0;
+    machine = machine_local(err);
+    status = machine != NULL ? measure_kernels(machine, true, err) : -1;
+    machine_free(machine);
+    return status;
 }
 
 #else
 
-static int measure_gpus(const struct machine_host *host, bool json, struct error *err)
+static int measure_gpus(const struct machine_host *host, bool json, bool kernels, struct error *err)
 {
     (void)host;
     (void)json;
+    (void)kernels;
     return error_set(err, ERROR_UNSUPPORTED,
                      "this build has no CUDA runtime; configure found no nvcc. `lopside machine "
                      "show` says what the driver knows of GPUs");
@@ -109,7 +169,7 @@ static int measure_gpus(const struct machine_host *host, bool json, struct error
 #endif
 
 /* The host is measured in any case; without a GPU that is all there is to say. */
-static int measure(bool json)
+static int measure(bool json, bool kernels)
 {
     struct machine_host host = {.cpu = "unknown"};
     struct error err = {0};
@@ -120,29 +180,37 @@ static int measure(bool json)
         printf("host %s, %u threads\n  memory, all threads        %9.1f GB/s\n"
                "  memory, one thread         %9.1f GB/s\n",
                host.cpu, host.threads, host.memory_gbs, host.thread_gbs);
-    return measure_gpus(&host, json, &err) == 0 ? CLI_OK : cli_fail(&err);
+    return measure_gpus(&host, json, kernels, &err) == 0 ? CLI_OK : cli_fail(&err);
 }
 
 int cli_probe(int argc, char **argv)
 {
-    static const struct option longs[] = {{"output", required_argument, NULL, 'o'},
+    enum { OPTION_KERNELS = 256 };
+    static const struct option longs[] = {{"kernels", no_argument, NULL, OPTION_KERNELS},
+                                          {"output", required_argument, NULL, 'o'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
-    bool json = false;
+    bool json = false, kernels = false;
     int option;
 
     while ((option = getopt_long_only(argc, argv, "ho:", longs, NULL)) != -1) {
-        if (option == 'h') {
+        switch (option) {
+        case 'h':
             print_help();
             return CLI_OK;
-        }
-        if (option != 'o')
+        case OPTION_KERNELS:
+            kernels = true;
+            break;
+        case 'o':
+            json = strcmp(optarg, "json") == 0;
+            if (!json && strcmp(optarg, "text") != 0)
+                return cli_wrong_call("probe", "-o %s: text or json", optarg);
+            break;
+        default:
             return cli_unknown_option("probe");
-        json = strcmp(optarg, "json") == 0;
-        if (!json && strcmp(optarg, "text") != 0)
-            return cli_wrong_call("probe", "-o %s: text or json", optarg);
+        }
     }
     if (optind < argc)
         return cli_wrong_call("probe", "unexpected argument %s", argv[optind]);
-    return measure(json);
+    return measure(json, kernels);
 }

@@ -19,7 +19,8 @@ enum cuda_reduction {
 };
 
 struct timeline_step;
-typedef void cuda_watch(void *context, const struct timeline_step *step);
+typedef void cuda_watch(void *context, const struct program *program,
+                        const struct timeline_step *step);
 
 struct cuda_options {
     int gpus[MACHINE_DEVICES_MAX]; /* CUDA ordinals; plan device d takes gpus[d % gpu_count] */

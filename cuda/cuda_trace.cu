@@ -373,7 +373,7 @@ int cuda_trace_end(struct cuda_trace *trace, struct error *err)
     if (trace->file != nullptr)
         timeline_write_step(trace->timeline, 0, trace->file);
     if (trace->watch != nullptr)
-        trace->watch(trace->watch_context, step);
+        trace->watch(trace->watch_context, trace->program, step);
     trace->steps++;
     return 0;
 }

@@ -46,6 +46,18 @@ int source_open(struct source *source, const char *spec, uint64_t seed, struct e
     return source->weights != NULL ? numbers_of(source->model, NULL, &source->numbers, err) : -1;
 }
 
+int source_open_layers(struct source *source, const char *spec, uint32_t layers, uint64_t seed,
+                       struct error *err)
+{
+    memset(source, 0, sizeof *source);
+    source->model = model_from_catalogue(spec, err);
+    if (source->model == NULL)
+        return -1;
+    model_keep_layers(source->model, layers);
+    source->weights = weights_synthetic(source->model, seed, err);
+    return source->weights != NULL ? numbers_of(source->model, NULL, &source->numbers, err) : -1;
+}
+
 void source_close(struct source *source)
 {
     vocab_free(source->vocab);

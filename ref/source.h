@@ -21,6 +21,10 @@ struct source {
  * @return 0, or -1 with `err` set; source_close() in either case
  */
 int source_open(struct source *source, const char *spec, uint64_t seed, struct error *err);
+
+/** As source_open() with the first `layers` blocks of a model of the catalogue alone. */
+int source_open_layers(struct source *source, const char *spec, uint32_t layers, uint64_t seed,
+                       struct error *err);
 void source_close(struct source *source);
 
 #endif

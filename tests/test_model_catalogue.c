@@ -82,6 +82,30 @@ static const struct {
     {"GLM-4.5-Air", 110468824832, 0, "106B.A12B"},
 };
 
+START_TEST(the_first_blocks_of_a_model_keep_their_tensors_and_the_globals)
+{
+    struct model *whole = open_model("qwen3-8b:Q8_0"), *part = open_model("qwen3-8b:Q8_0");
+    uint64_t bytes = 0;
+
+    model_keep_layers(part, 3);
+    ck_assert_uint_eq(part->n_layer, 3);
+    for (size_t i = 0; i < part->tensor_count; i++) {
+        ck_assert_int_lt(part->tensors[i].layer, 3);
+        ck_assert_str_eq(part->tensors[i].name, whole->tensors[i].name);
+        bytes += part->tensors[i].bytes;
+    }
+    ck_assert_uint_eq(part->tensor_bytes, bytes);
+    ck_assert_ptr_nonnull(model_find_tensor(part, -1, TENSOR_ROLE_OUTPUT_NORM));
+    ck_assert_ptr_nonnull(model_find_tensor(part, 2, TENSOR_ROLE_FFN_DOWN));
+    ck_assert_ptr_null(model_find_tensor(part, 3, TENSOR_ROLE_FFN_DOWN));
+    ck_assert_int_eq(whole->tensors[part->tensor_count].layer, 3);
+    model_keep_layers(part, 100);
+    ck_assert_uint_eq(part->n_layer, 3);
+    model_free(whole);
+    model_free(part);
+}
+END_TEST
+
 START_TEST(every_model_has_the_published_parameter_count)
 {
     char spec[128];
@@ -434,6 +458,7 @@ int main(void)
     int failed;
 
     tcase_set_timeout(figures, 120);
+    tcase_add_test(figures, the_first_blocks_of_a_model_keep_their_tensors_and_the_globals);
     tcase_add_loop_test(figures, every_model_has_the_published_parameter_count, 0, ROWS(published));
     tcase_add_test(figures, plain_mixes_have_the_published_totals_and_type_counts);
     tcase_add_test(figures, released_files_are_the_tensors_and_a_header);

@@ -1,0 +1,415 @@
+/* Samples are tasks of traced steps. A kind's samples of one number of tokens give a fixed time and
+ * a rate over the bytes that they move: the line of least squares. */
+#include "cuda/probe_kernels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/cuda_executor.h"
+#include "ref/session.h"
+#include "ref/source.h"
+#include "sim/timeline.h"
+
+enum {
+    REPEATS = 6, /* of a step; the first make buffers, kernels and graphs */
+    WARM = 3,    /* of them */
+    TOKENS_MAX = 512,
+    CONTEXT = 4096,
+    LONG_CONTEXT = 34816,
+};
+
+/* A task, or several that are one launch. */
+struct sample {
+    enum task_kind kind;
+    enum tensor_type type; /* of weights, or of a cache */
+    double tokens;         /* of an expert: rows that it has on average */
+    uint64_t cells;
+    double bytes, time_s;
+};
+
+struct probing {
+    const struct machine *machine;
+    struct cuda_options options;
+    struct sample *samples;
+    size_t count, capacity;
+    bool collects, failed; /* failed: no memory for a sample */
+    struct source source;
+    struct placement *placement;
+    struct session *session;
+};
+
+/* ---- samples ---- */
+
+static void add_sample(struct probing *p, struct sample sample)
+{
+    if (p->count == p->capacity) {
+        size_t capacity = p->capacity > 0 ? 2 * p->capacity : 1024;
+        struct sample *grown = realloc(p->samples, capacity * sizeof *grown);
+
+        p->failed = p->failed || grown == NULL;
+        if (grown == NULL)
+            return;
+        p->samples = grown;
+        p->capacity = capacity;
+    }
+    p->samples[p->count++] = sample;
+}
+
+static double weight_bytes(const struct program_task *task)
+{
+    return (double)task->rows * (double)tensor_type_row_bytes(task->type, task->columns) *
+           task->experts;
+}
+
+static double tokens_of(const struct program_task *task)
+{
+    double weights = (double)task->rows * (double)task->columns * task->experts;
+
+    return task->kind == TASK_EXPERTS && weights > 0 ? task->flops / (2 * weights) : task->tokens;
+}
+
+/* Products behind the first that share its launch are part of its sample. */
+static size_t add_product(struct probing *p, const struct program *program,
+                          const struct timeline_step *step, size_t first)
+{
+    const struct program_task *task = &program->tasks[first];
+    struct sample sample = {.kind = task->kind,
+                            .type = task->type,
+                            .tokens = tokens_of(task),
+                            .bytes = weight_bytes(task)};
+    size_t end = first + 1;
+
+    while (end < step->task_count && program->tasks[end].kind == task->kind &&
+           program->tasks[end].kernels == 0 && program->tasks[end].type == task->type)
+        sample.bytes += weight_bytes(&program->tasks[end++]);
+    sample.time_s = step->tasks[end - 1].end_s - step->tasks[first].start_s;
+    add_sample(p, sample);
+    return end;
+}
+
+static void watch(void *context, const struct program *program, const struct timeline_step *step)
+{
+    struct probing *p = context;
+
+    for (size_t i = 0; i < step->task_count && p->collects;) {
+        const struct program_task *task = &program->tasks[i];
+        struct sample sample = {.kind = task->kind,
+                                .tokens = task->tokens > 0 ? task->tokens : program->tokens,
+                                .bytes = task->bytes,
+                                .time_s = step->tasks[i].end_s - step->tasks[i].start_s};
+
+        if (task->kind == TASK_MATMUL || task->kind == TASK_EXPERTS) {
+            i = add_product(p, program, step, i);
+            continue;
+        }
+        if (task->kind == TASK_ATTENTION) {
+            sample.type = task->cache_type;
+            sample.cells = (uint64_t)program_task_cells(task, step->cells);
+        }
+        if (program_task_class(task->kind) != TASK_CLASS_COPY && step->tasks[i].end_s > 0)
+            add_sample(p, sample);
+        i++;
+    }
+}
+
+/* ---- sessions ---- */
+
+static void close_model(struct probing *p)
+{
+    session_free(p->session);
+    placement_free(p->placement);
+    source_close(&p->source);
+    p->session = NULL;
+    p->placement = NULL;
+}
+
+/* The first `layers` blocks of a model. */
+static int open_model(struct probing *p, const char *spec, uint32_t layers, struct plan plan,
+                      uint32_t context, struct error *err)
+{
+    plan.schedule = PLAN_SCHEDULE_LOPSIDE;
+    plan.n_ubatch = TOKENS_MAX;
+    if (source_open_layers(&p->source, spec, layers, 1, err) != 0)
+        return -1;
+    p->placement = placement_new(p->source.model, p->machine, &plan, context, err);
+    if (p->placement == NULL)
+        return -1;
+    p->session = session_new(
+        p->placement, p->source.weights, &p->source.numbers, NULL,
+        (struct session_options){.open = cuda_executor_open, .open_context = &p->options}, err);
+    return p->session != NULL ? 0 : -1;
+}
+
+/* `count` tokens behind those that are there. */
+static int decode(struct probing *p, uint32_t count, struct error *err)
+{
+    struct session_token tokens[TOKENS_MAX];
+
+    for (uint32_t i = 0; i < count; i++)
+        tokens[i] =
+            (struct session_token){(i * 7919 + 11) % p->source.model->n_vocab, 0, i + 1 == count};
+    return session_decode(p->session, tokens, count, err);
+}
+
+/* A step of `tokens` at `depth`, over and over; the last ones give samples. */
+static int sample_step(struct probing *p, uint32_t depth, uint32_t tokens, struct error *err)
+{
+    struct error gone = {0};
+
+    for (int i = 0; i < REPEATS; i++) {
+        if (session_truncate(p->session, 0, depth, &gone) != 0 &&
+            session_truncate(p->session, 0, 0, err) != 0)
+            return -1;
+        p->collects = i >= WARM;
+        if (decode(p, tokens, err) != 0)
+            return -1;
+        p->collects = false;
+    }
+    return p->failed ? error_set(err, ERROR_MEMORY, "no memory for samples") : 0;
+}
+
+static struct plan plan_of_one(void)
+{
+    struct plan plan = plan_default();
+
+    plan.split = PLAN_SPLIT_NONE;
+    return plan;
+}
+
+static const uint32_t token_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+
+enum { TOKEN_COUNTS = sizeof token_counts / sizeof *token_counts };
+
+static int sample_model(struct probing *p, const char *model, const char *type, uint32_t layers,
+                        struct error *err)
+{
+    char spec[96];
+    int status;
+
+    snprintf(spec, sizeof spec, "%s:%s", model, type);
+    status = open_model(p, spec, layers, plan_of_one(), CONTEXT, err);
+    for (size_t i = 0; i < TOKEN_COUNTS && status == 0; i++)
+        status = sample_step(p, 0, token_counts[i], err);
+    close_model(p);
+    return status;
+}
+
+/* Attention at growing depths: 32 query heads and 8 KV heads of 128. */
+static int sample_attention(struct probing *p, enum tensor_type cache, struct error *err)
+{
+    static const uint32_t counts[] = {1, 8, 64, 512};
+    struct plan plan = plan_of_one();
+    uint32_t depth = 0;
+    int status;
+
+    plan.type_k = plan.type_v = cache;
+    status = open_model(p, "qwen3-8b:Q8_0", 2, plan, LONG_CONTEXT, err);
+    for (uint32_t next = 0; next <= 32768 && status == 0; next = next > 0 ? 2 * next : 256) {
+        while (depth < next && status == 0) {
+            uint32_t now = next - depth < TOKENS_MAX ? next - depth : TOKENS_MAX;
+
+            status = decode(p, now, err);
+            depth += now;
+        }
+        for (size_t i = 0; i < sizeof counts / sizeof *counts && status == 0; i++)
+            status = sample_step(p, depth, counts[i], err);
+        if (status == 0)
+            status = session_truncate(p->session, 0, depth, err);
+    }
+    close_model(p);
+    return status;
+}
+
+/* ---- rows ---- */
+
+static int by_group(const void *left, const void *right)
+{
+    const struct sample *a = left, *b = right;
+
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    if (a->type != b->type)
+        return a->type < b->type ? -1 : 1;
+    if (a->tokens != b->tokens)
+        return a->tokens < b->tokens ? -1 : 1;
+    if (a->cells != b->cells)
+        return a->cells < b->cells ? -1 : 1;
+    return a->time_s < b->time_s ? -1 : a->time_s > b->time_s;
+}
+
+static bool is_one_group(const struct sample *a, const struct sample *b)
+{
+    return a->kind == b->kind && a->type == b->type && a->tokens == b->tokens &&
+           a->cells == b->cells;
+}
+
+struct line {
+    double fixed_s, gbs;
+};
+
+/* Least squares; without a fixed time where that would be below 0, without a rate where time
+ * does not grow. */
+static struct line line_of(const struct sample *samples, size_t count)
+{
+    double x = 0, y = 0, xx = 0, xy = 0, slope, fixed_s;
+
+    for (size_t i = 0; i < count; i++) {
+        x += samples[i].bytes / (double)count;
+        y += samples[i].time_s / (double)count;
+    }
+    for (size_t i = 0; i < count; i++) {
+        xx += (samples[i].bytes - x) * (samples[i].bytes - x);
+        xy += (samples[i].bytes - x) * (samples[i].time_s - y);
+    }
+    slope = xx > 0 ? xy / xx : 0;
+    fixed_s = y - slope * x;
+    if (fixed_s < 0) {
+        fixed_s = 0;
+        slope = y / x;
+    }
+    if (slope <= 0)
+        return (struct line){y, 1e6};
+    return (struct line){fixed_s, 1e-9 / slope};
+}
+
+static int add_rows(struct probing *p, const struct sample *group, size_t count,
+                    struct kernel_table *table, struct error *err)
+{
+    struct line line = line_of(group, count);
+    uint32_t tokens = (uint32_t)fmax(1, floor(group->tokens + 0.5));
+
+    switch (group->kind) {
+    case TASK_MATMUL:
+    case TASK_EXPERTS:
+        return kernel_table_add_product(
+            table,
+            (struct kernel_product){group->kind, group->type, tokens, line.fixed_s, line.gbs}, err);
+    case TASK_ATTENTION:
+        return kernel_table_add_attention(
+            table,
+            (struct kernel_attention){group->type, tokens, group->cells, group[count / 2].time_s},
+            err);
+    case TASK_ALL_REDUCE:
+        return kernel_table_add_sum(table,
+                                    (struct kernel_sum){p->placement->device_count,
+                                                        (uint64_t)group->bytes,
+                                                        group[count / 2].time_s},
+                                    err);
+    default:
+        if (program_task_class(group->kind) != TASK_CLASS_KERNEL)
+            return 0;
+        return kernel_table_add_other(
+            table, (struct kernel_other){group->kind, tokens, line.fixed_s, line.gbs}, err);
+    }
+}
+
+/* Rows of all samples, which are gone then. */
+static int make_rows(struct probing *p, bool (*takes)(const struct sample *),
+                     struct kernel_table *table, struct error *err)
+{
+    size_t end;
+
+    qsort(p->samples, p->count, sizeof *p->samples, by_group);
+    for (size_t first = 0; first < p->count; first = end) {
+        for (end = first + 1; end < p->count && is_one_group(&p->samples[first], &p->samples[end]);)
+            end++;
+        if (takes(&p->samples[first]) &&
+            add_rows(p, p->samples + first, end - first, table, err) != 0)
+            return -1;
+    }
+    p->count = 0;
+    return 0;
+}
+
+static bool is_dense(const struct sample *sample)
+{
+    return sample->kind == TASK_MATMUL || sample->kind == TASK_NORM || sample->kind == TASK_ROPE ||
+           sample->kind == TASK_GLU;
+}
+
+static bool is_attention(const struct sample *sample)
+{
+    return sample->kind == TASK_ATTENTION;
+}
+
+/* What dense models have not: routers' weights are floats. */
+static bool is_of_hybrids(const struct sample *sample)
+{
+    if (sample->kind == TASK_MATMUL)
+        return !tensor_type_info(sample->type)->quantised;
+    return !is_dense(sample) && sample->kind != TASK_ATTENTION && sample->kind != TASK_ALL_REDUCE;
+}
+
+static bool is_sum(const struct sample *sample)
+{
+    return sample->kind == TASK_ALL_REDUCE;
+}
+
+/* ---- all ---- */
+
+static int probe_products(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    static const char *const types[] = {"Q8_0", "Q4_0", "Q4_K_M", "Q6_K"};
+
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (sample_model(p, "qwen3-0.6b", types[i], 8, err) != 0 ||
+            sample_model(p, "qwen3-8b", types[i], 4, err) != 0 ||
+            sample_model(p, "llama-3.3-70b", types[i], 2, err) != 0)
+            return -1;
+    return make_rows(p, is_dense, table, err);
+}
+
+static int probe_attention(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    static const enum tensor_type caches[] = {TENSOR_TYPE_F16, TENSOR_TYPE_Q8_0, TENSOR_TYPE_Q4_0};
+
+    for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
+        if (sample_attention(p, caches[i], err) != 0)
+            return -1;
+    return make_rows(p, is_attention, table, err);
+}
+
+static int probe_hybrids(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    if (sample_model(p, "ornith-1.5-35b-a3b", "Q8_0", 4, err) != 0)
+        return -1;
+    return make_rows(p, is_of_hybrids, table, err);
+}
+
+/* Sums over all GPUs, of a tensor split. */
+static int probe_sums(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    struct plan plan = plan_default();
+    int status;
+
+    plan.split = PLAN_SPLIT_TENSOR;
+    p->options.gpu_count = 0;
+    status = open_model(p, "qwen3-8b:Q8_0", 4, plan, CONTEXT, err);
+    for (size_t i = 0; i < TOKEN_COUNTS && status == 0; i++)
+        status = sample_step(p, 0, token_counts[i], err);
+    if (status == 0)
+        status = make_rows(p, is_sum, table, err);
+    close_model(p);
+    return status;
+}
+
+int probe_kernels(const struct machine *machine, uint32_t device, struct kernel_table *table,
+                  struct error *err)
+{
+    struct probing p = {
+        .machine = machine,
+        .options = {.gpus = {(int)device}, .gpu_count = 1, .watch = watch, .watch_context = &p}};
+    int status;
+
+    snprintf(table->gpu, sizeof table->gpu, "%s", machine->devices[device].gpu);
+    status = probe_products(&p, table, err);
+    if (status == 0)
+        status = probe_attention(&p, table, err);
+    if (status == 0)
+        status = probe_hybrids(&p, table, err);
+    if (status == 0 && machine->device_count > 1)
+        status = probe_sums(&p, table, err);
+    free(p.samples);
+    return status;
+}
