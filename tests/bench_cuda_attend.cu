@@ -2,11 +2,7 @@
  *
  * Without arguments both; "check [CASES [SEED]]" or "time" does one half. Exits with 77 without a
  * GPU. */
-#include <algorithm>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <vector>
 
 extern "C" {
 #include "sim/tensor_type.h"
@@ -14,18 +10,9 @@ extern "C" {
 
 #include "cuda/activations.cuh"
 #include "cuda/kernels.h"
+#include "tests/bench_cuda.cuh"
 
-#define SKIP 77
 #define POISON 0xa5
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t error_ = (call);                                                               \
-        if (error_ != cudaSuccess) {                                                               \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_));      \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static uint64_t random_state = 1;
 
@@ -297,22 +284,6 @@ static void check(const struct step &step, int number)
 
 /* ---- times ---- */
 
-static __global__ void read_kernel(const uint4 *from, uint64_t n, uint32_t *out)
-{
-    uint32_t sum = 0;
-    uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
-    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-
-    for (; i + 3 * stride < n; i += 4 * stride) {
-        uint4 a = from[i], b = from[i + stride], c = from[i + 2 * stride], d = from[i + 3 * stride];
-
-        sum += a.x ^ a.y ^ a.z ^ a.w ^ b.x ^ b.y ^ b.z ^ b.w;
-        sum += c.x ^ c.y ^ c.z ^ c.w ^ d.x ^ d.y ^ d.z ^ d.w;
-    }
-    if (sum == 0x12345678)
-        *out = sum;
-}
-
 enum { FMA_CHAINS = 16, FMA_STEPS = 4096 };
 
 static __global__ void fma_kernel(float factor, float *out)
@@ -329,59 +300,6 @@ static __global__ void fma_kernel(float factor, float *out)
         sum += chain;
     if (sum == 1.5f)
         *out = sum;
-}
-
-/* Median seconds of a captured graph. */
-template <typename Work> static double graph_s(cudaStream_t stream, int rounds, Work work)
-{
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    cudaEvent_t begin, end;
-    std::vector<double> times;
-
-    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    work();
-    CUDA(cudaStreamEndCapture(stream, &graph));
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
-    CUDA(cudaEventCreate(&begin));
-    CUDA(cudaEventCreate(&end));
-    for (int i = 0; i < rounds + 2; i++) {
-        float ms;
-
-        CUDA(cudaEventRecord(begin, stream));
-        CUDA(cudaGraphLaunch(exec, stream));
-        CUDA(cudaEventRecord(end, stream));
-        CUDA(cudaEventSynchronize(end));
-        CUDA(cudaEventElapsedTime(&ms, begin, end));
-        if (i >= 2)
-            times.push_back(ms * 1e-3);
-    }
-    CUDA(cudaGraphExecDestroy(exec));
-    CUDA(cudaGraphDestroy(graph));
-    CUDA(cudaEventDestroy(begin));
-    CUDA(cudaEventDestroy(end));
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-}
-
-static double read_bandwidth(cudaStream_t stream)
-{
-    const uint64_t bytes = UINT64_C(2) << 30;
-    double best = 0.0;
-    void *from;
-
-    CUDA(cudaMalloc(&from, bytes));
-    CUDA(cudaMemset(from, 0x5a, bytes));
-    for (int grid : {132 * 8, 132 * 16, 132 * 32}) {
-        double s = graph_s(stream, 7, [&] {
-            read_kernel<<<grid, 256, 0, stream>>>((const uint4 *)from, bytes / 16,
-                                                  (uint32_t *)from);
-        });
-
-        best = std::max(best, bytes / s);
-    }
-    CUDA(cudaFree(from));
-    return best;
 }
 
 /* Multiply-adds a second. */

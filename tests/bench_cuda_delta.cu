@@ -3,30 +3,16 @@
  *
  * Without arguments both; "check" or "time" does one; "check LAYERS" or "time TOKENS" of so many.
  * Exits with 77 without a GPU. */
-#include <algorithm>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <vector>
 
 #include "cuda/activations.cuh"
 #include "cuda/kernels.h"
+#include "tests/bench_cuda.cuh"
 
 extern "C" {
 #include "ref/arith.h"
 }
-
-#define SKIP 77
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t error_ = (call);                                                               \
-        if (error_ != cudaSuccess) {                                                               \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_));      \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 #define LAUNCH(call)                                                                               \
     do {                                                                                           \
@@ -360,46 +346,14 @@ static void check_all(int layers)
 
 /* ---- times ---- */
 
-/* Median seconds of a captured graph. */
-template <typename Work> static double graph_s(cudaStream_t stream, Work work)
-{
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    cudaEvent_t begin, end;
-    std::vector<double> times;
-
-    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    work();
-    CUDA(cudaStreamEndCapture(stream, &graph));
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
-    CUDA(cudaEventCreate(&begin));
-    CUDA(cudaEventCreate(&end));
-    for (int i = 0; i < 9; i++) {
-        float ms;
-
-        CUDA(cudaEventRecord(begin, stream));
-        CUDA(cudaGraphLaunch(exec, stream));
-        CUDA(cudaEventRecord(end, stream));
-        CUDA(cudaEventSynchronize(end));
-        CUDA(cudaEventElapsedTime(&ms, begin, end));
-        if (i >= 2)
-            times.push_back(ms * 1e-3);
-    }
-    CUDA(cudaGraphExecDestroy(exec));
-    CUDA(cudaGraphDestroy(graph));
-    CUDA(cudaEventDestroy(begin));
-    CUDA(cudaEventDestroy(end));
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-}
-
 /* Bytes that a copy reads and writes in a second. */
 static double copy_bandwidth(cudaStream_t stream)
 {
     const size_t bytes = (size_t)1 << 30;
     uint8_t *from = allocate<uint8_t>(bytes), *to = allocate<uint8_t>(bytes);
-    double s = graph_s(
-        stream, [&] { CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream)); });
+    double s = graph_s(stream, 7, [&] {
+        CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+    });
 
     CUDA(cudaFree(from));
     CUDA(cudaFree(to));
@@ -425,7 +379,7 @@ static double clock_hz(cudaStream_t stream)
     double s;
 
     for (int i = 0; i < 5; i++)
-        s = graph_s(stream, [&] { spin_kernel<<<1, 1, 0, stream>>>(1.0f, out, gpu_cycles); });
+        s = graph_s(stream, 7, [&] { spin_kernel<<<1, 1, 0, stream>>>(1.0f, out, gpu_cycles); });
     CUDA(cudaMemcpy(&cycles, gpu_cycles, sizeof cycles, cudaMemcpyDeviceToHost));
     CUDA(cudaFree(out));
     CUDA(cudaFree(gpu_cycles));
@@ -480,7 +434,7 @@ static void time_tokens(std::vector<struct layer> &layers, uint32_t count, doubl
                               stream, &err_));
     };
     auto time = [&](const char *what, double bytes, auto work) {
-        double s = graph_s(stream, [&] {
+        double s = graph_s(stream, 7, [&] {
             for (struct layer &layer : layers)
                 work(layer);
         });

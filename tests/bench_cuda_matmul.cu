@@ -4,27 +4,14 @@
  * Without arguments everything; "check" or "time" does one half; "shapes [TOKENS...]" times all
  * products of a layer of two models; "one TYPE GROUP ROWS COLUMNS TOKENS" launches a product a few
  * times. Exits with 77 without a GPU. */
-#include <algorithm>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <utility>
-#include <vector>
 
 #include "cuda/matmul_fast.h"
 #include "ref/arith.h"
+#include "tests/bench_cuda.cuh"
 
-#define SKIP 77
 #define CHUNK 8 /* tokens of a thread of the plain kernel */
-
-#define CUDA(call)                                                                                 \
-    do {                                                                                           \
-        cudaError_t error_ = (call);                                                               \
-        if (error_ != cudaSuccess) {                                                               \
-            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_));      \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 static const struct {
     const char *name;
@@ -414,74 +401,6 @@ static void check_all(bool quick)
 }
 
 /* ---- times ---- */
-
-static __global__ void read_kernel(const uint4 *from, uint64_t n, uint32_t *out)
-{
-    uint32_t sum = 0;
-    uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
-    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-
-    for (; i + 3 * stride < n; i += 4 * stride) {
-        uint4 a = from[i], b = from[i + stride], c = from[i + 2 * stride], d = from[i + 3 * stride];
-
-        sum += a.x ^ a.y ^ a.z ^ a.w ^ b.x ^ b.y ^ b.z ^ b.w;
-        sum += c.x ^ c.y ^ c.z ^ c.w ^ d.x ^ d.y ^ d.z ^ d.w;
-    }
-    if (sum == 0x12345678)
-        *out = sum;
-}
-
-/* Median seconds of a captured graph. */
-template <typename Work> static double graph_s(cudaStream_t stream, int rounds, Work work)
-{
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    cudaEvent_t begin, end;
-    std::vector<double> times;
-
-    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    work();
-    CUDA(cudaStreamEndCapture(stream, &graph));
-    CUDA(cudaGraphInstantiate(&exec, graph, 0));
-    CUDA(cudaEventCreate(&begin));
-    CUDA(cudaEventCreate(&end));
-    for (int i = 0; i < rounds + 2; i++) {
-        float ms;
-
-        CUDA(cudaEventRecord(begin, stream));
-        CUDA(cudaGraphLaunch(exec, stream));
-        CUDA(cudaEventRecord(end, stream));
-        CUDA(cudaEventSynchronize(end));
-        CUDA(cudaEventElapsedTime(&ms, begin, end));
-        if (i >= 2)
-            times.push_back(ms * 1e-3);
-    }
-    CUDA(cudaGraphExecDestroy(exec));
-    CUDA(cudaGraphDestroy(graph));
-    CUDA(cudaEventDestroy(begin));
-    CUDA(cudaEventDestroy(end));
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-}
-
-static double read_bandwidth(cudaStream_t stream)
-{
-    const uint64_t bytes = UINT64_C(4) << 30;
-    uint4 *from = allocate<uint4>(bytes / 16);
-    uint32_t *out = allocate<uint32_t>(1);
-    double best = 0.0;
-
-    fill_floats<<<1024, 256>>>((float *)from, bytes / 4, 1, false);
-    for (int grid : {132 * 8, 132 * 16, 132 * 32}) {
-        double s = graph_s(stream, 7,
-                           [&] { read_kernel<<<grid, 256, 0, stream>>>(from, bytes / 16, out); });
-
-        best = std::max(best, bytes / s);
-    }
-    CUDA(cudaFree(from));
-    CUDA(cudaFree(out));
-    return best;
-}
 
 static void time_all(void)
 {
