@@ -13,7 +13,7 @@ struct options {
     const char *recorded, *with;
     long step, worst; /* step below 0: all */
     enum compare_format format;
-    bool plan_given, help;
+    bool help;
 };
 
 static void print_help(void)
@@ -176,8 +176,10 @@ static int read_format(const char *text, enum compare_format *format)
     return cli_wrong_call("compare", "-o %s: md, json and csv are accepted", text);
 }
 
-static int take_option(struct options *options, int option, const char *argument)
+static int take_option(void *context, int option, const char *argument)
 {
+    struct options *options = context;
+
     switch (option) {
     case OPTION_RECORDED:
         options->recorded = argument;
@@ -201,7 +203,7 @@ static int check_call(const struct options *options)
 {
     if (options->recorded == NULL)
         return cli_wrong_call("compare", "no --recorded FILE given");
-    if (options->with != NULL && options->plan_given)
+    if (options->with != NULL && plan_options_are_given(&options->plans))
         return cli_wrong_call("compare", "--with compares two recorded runs; leave away the plan, "
                                          "or --with for a prediction");
     return CLI_OK;
@@ -209,27 +211,12 @@ static int check_call(const struct options *options)
 
 static int parse(int argc, char **argv, struct options *options)
 {
-    struct option longs[PLAN_OPTION_LONGS + sizeof own_longs / sizeof *own_longs];
-    size_t count = plan_options_longs(longs, PLAN_OPTION_LONGS);
-    int option, status = CLI_OK;
+    int status;
 
     *options = (struct options){.step = -1, .worst = 10};
-    memcpy(longs + count, own_longs, sizeof own_longs);
-    optind = 1;
-    opterr = 0;
-    while (status == CLI_OK && (option = getopt_long_only(argc, argv, ":h", longs, NULL)) != -1) {
-        int taken = plan_options_take(&options->plans, option, optarg);
-
-        if (option == ':')
-            return cli_wrong_call("compare", "%s needs a value", argv[optind - 1]);
-        if (option == '?')
-            return cli_wrong_call("compare", "unknown option %s", argv[optind - 1]);
-        if (taken < 0)
-            return cli_wrong_call("compare", "no memory for the arguments");
-        options->plan_given |= taken > 0;
-        if (taken == 0)
-            status = take_option(options, option, optarg);
-    }
+    status = plan_options_parse(
+        &options->plans, (struct plan_options_own){"compare", own_longs, take_option, options},
+        argc, argv);
     if (status != CLI_OK || options->help)
         return status;
     if (optind < argc)

@@ -452,3 +452,44 @@ int plan_options_select(const struct plan_options *options, size_t index, struct
     }
     return keep_named(machine, order, count, err);
 }
+
+/* ---- calls ---- */
+
+enum { OWN_MAX = 64 };
+
+int plan_options_parse(struct plan_options *options, struct plan_options_own own, int argc,
+                       char **argv)
+{
+    struct option longs[PLAN_OPTION_LONGS + OWN_MAX];
+    size_t count = plan_options_longs(longs, PLAN_OPTION_LONGS), own_count = 0;
+    int option, status = CLI_OK;
+
+    while (own_count + 1 < OWN_MAX && own.longs[own_count].name != NULL)
+        longs[count++] = own.longs[own_count++];
+    longs[count] = (struct option){NULL, 0, NULL, 0};
+    optind = 1;
+    opterr = 0;
+    while (status == CLI_OK && (option = getopt_long_only(argc, argv, ":h", longs, NULL)) != -1) {
+        int taken = plan_options_take(options, option, optarg);
+
+        if (option == ':')
+            return cli_wrong_call(own.command, "%s needs a value", argv[optind - 1]);
+        if (option == '?')
+            return cli_wrong_call(own.command, "unknown option %s", argv[optind - 1]);
+        if (taken < 0)
+            return cli_wrong_call(own.command, "no memory for the arguments");
+        if (taken == 0)
+            status = own.take(own.context, option, optarg);
+    }
+    return status;
+}
+
+bool plan_options_are_given(const struct plan_options *options)
+{
+    bool given = options->gpus.count > 0 || options->machine != NULL || options->variant != NULL ||
+                 options->hf != NULL;
+
+    for (int id = 0; id < PLAN_OPTION_COUNT; id++)
+        given = given || options->given[id];
+    return given;
+}

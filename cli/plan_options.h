@@ -97,6 +97,26 @@ size_t plan_options_longs(struct option *longs, size_t capacity);
 /** Takes an option if it is one of these. @return 1 taken, 0 not one, -1 no memory */
 int plan_options_take(struct plan_options *options, int value, const char *argument);
 
+/* Options of one command beside those of plans. */
+struct plan_options_own {
+    const char *command;        /* for messages */
+    const struct option *longs; /* ended by an empty one, as getopt_long_only() has them */
+    /* Takes one. @return CLI_OK, or CLI_USAGE after a message */
+    int (*take)(void *context, int option, const char *argument);
+    void *context;
+};
+
+/**
+ * Reads a call. What is left then begins at getopt's `optind`.
+ *
+ * @return CLI_OK, or CLI_USAGE after a message
+ */
+int plan_options_parse(struct plan_options *options, struct plan_options_own own, int argc,
+                       char **argv);
+
+/** Whether the call has given a plan or a machine. */
+bool plan_options_are_given(const struct plan_options *options);
+
 /**
  * Fills in defaults and answers what llama-bench's users get wrong: commas within
  * a ratio, -sm row.

@@ -14,7 +14,7 @@
 struct options {
     struct plan_options plans;
     long prompt, depth, layer; /* prompt 0: a decode step; layer -1: all */
-    bool shares, times, operations, help;
+    bool generates, shares, times, operations, help;
 };
 
 static void print_help(void)
@@ -205,12 +205,15 @@ static int read_number(const char *flag, const char *text, long min, long max, l
     return CLI_OK;
 }
 
-static int take_option(struct options *options, int option, const char *argument)
+static int take_option(void *context, int option, const char *argument)
 {
+    struct options *options = context;
+
     switch (option) {
     case 'p':
         return read_number("-p", argument, 1, 1 << 28, &options->prompt);
     case 'n':
+        options->generates = true;
         return strcmp(argument, "1") == 0
                    ? CLI_OK
                    : cli_wrong_call("program", "-n %s: a step generates one token", argument);
@@ -242,32 +245,16 @@ static int parse(int argc, char **argv, struct options *options)
                                         {"operations", no_argument, NULL, OPTION_OPERATIONS},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
-    struct option longs[PLAN_OPTION_LONGS + sizeof own / sizeof *own];
-    size_t count = plan_options_longs(longs, PLAN_OPTION_LONGS);
-    bool generates = false;
-    int option, status = CLI_OK;
+    int status;
 
-    memcpy(longs + count, own, sizeof own);
-    optind = 1;
-    opterr = 0;
-    while (status == CLI_OK && (option = getopt_long_only(argc, argv, ":h", longs, NULL)) != -1) {
-        int taken = plan_options_take(&options->plans, option, optarg);
-
-        if (option == ':')
-            return cli_wrong_call("program", "%s needs a value", argv[optind - 1]);
-        if (option == '?')
-            return cli_wrong_call("program", "unknown option %s", argv[optind - 1]);
-        if (taken < 0)
-            return cli_wrong_call("program", "no memory for the arguments");
-        if (taken == 0)
-            status = take_option(options, option, optarg);
-        generates = generates || option == 'n';
-    }
+    status = plan_options_parse(&options->plans,
+                                (struct plan_options_own){"program", own, take_option, options},
+                                argc, argv);
     if (status != CLI_OK || options->help)
         return status;
     if (optind < argc)
         return cli_wrong_call("program", "\"%s\" is no option", argv[optind]);
-    if (generates && options->prompt > 0)
+    if (options->generates && options->prompt > 0)
         return cli_wrong_call("program", "a step has -p or -n, not both");
     return CLI_OK;
 }

@@ -197,8 +197,10 @@ static void take_backend(struct run_options *options, int option, const char *ar
     }
 }
 
-static int take_option(struct run_options *options, int option, const char *argument)
+static int take_option(void *context, int option, const char *argument)
 {
+    struct run_options *options = context;
+
     switch (option) {
     case OPTION_PROMPT:
         options->prompt = argument;
@@ -261,27 +263,13 @@ static int check_call(struct run_options *options)
 
 int run_options_parse(int argc, char **argv, struct run_options *options)
 {
-    struct option longs[PLAN_OPTION_LONGS + sizeof own_longs / sizeof *own_longs];
-    size_t count = plan_options_longs(longs, PLAN_OPTION_LONGS);
-    int option, status = CLI_OK;
+    int status;
 
     *options = (struct run_options){.weights_seed = 1,
                                     .generate = {.tokens = 16, .sampling = {.seed = 1}}};
-    memcpy(longs + count, own_longs, sizeof own_longs);
-    optind = 1;
-    opterr = 0;
-    while (status == CLI_OK && (option = getopt_long_only(argc, argv, ":h", longs, NULL)) != -1) {
-        int taken = plan_options_take(&options->plans, option, optarg);
-
-        if (option == ':')
-            return cli_wrong_call("run", "%s needs a value", argv[optind - 1]);
-        if (option == '?')
-            return cli_wrong_call("run", "unknown option %s", argv[optind - 1]);
-        if (taken < 0)
-            return cli_wrong_call("run", "no memory for the arguments");
-        if (taken == 0)
-            status = take_option(options, option, optarg);
-    }
+    status = plan_options_parse(&options->plans,
+                                (struct plan_options_own){"run", own_longs, take_option, options},
+                                argc, argv);
     if (options->help && status == CLI_OK) {
         print_help();
         return CLI_OK;

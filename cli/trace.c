@@ -18,7 +18,7 @@ struct options {
     const char *recorded, *output; /* files; NULL: simulate, standard output */
     long prompt, generated, depth; /* generated below 0: not given */
     long step;                     /* below 0: all */
-    bool timeline, plan_given, help;
+    bool timeline, help;
 };
 
 static void print_help(void)
@@ -183,8 +183,10 @@ static const struct option own_longs[] = {{"p", required_argument, NULL, 'p'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
 
-static int take_option(struct options *options, int option, const char *argument)
+static int take_option(void *context, int option, const char *argument)
 {
+    struct options *options = context;
+
     switch (option) {
     case 'p':
         return cli_read_whole("trace", "-p", argument, 1, 1 << 28, &options->prompt);
@@ -214,8 +216,8 @@ static int check_call(struct options *options)
     size_t combinations;
 
     if (options->recorded != NULL)
-        return options->plan_given || options->prompt > 0 || options->generated >= 0 ||
-                       options->depth > 0
+        return plan_options_are_given(&options->plans) || options->prompt > 0 ||
+                       options->generated >= 0 || options->depth > 0
                    ? cli_wrong_call("trace", "--recorded says what was run; leave away the plan, "
                                              "-p, -n and -d, or simulate without it")
                    : CLI_OK;
@@ -236,27 +238,12 @@ static int check_call(struct options *options)
 
 static int parse(int argc, char **argv, struct options *options)
 {
-    struct option longs[PLAN_OPTION_LONGS + sizeof own_longs / sizeof *own_longs];
-    size_t count = plan_options_longs(longs, PLAN_OPTION_LONGS);
-    int option, status = CLI_OK;
+    int status;
 
     *options = (struct options){.generated = -1, .step = -1};
-    memcpy(longs + count, own_longs, sizeof own_longs);
-    optind = 1;
-    opterr = 0;
-    while (status == CLI_OK && (option = getopt_long_only(argc, argv, ":h", longs, NULL)) != -1) {
-        int taken = plan_options_take(&options->plans, option, optarg);
-
-        if (option == ':')
-            return cli_wrong_call("trace", "%s needs a value", argv[optind - 1]);
-        if (option == '?')
-            return cli_wrong_call("trace", "unknown option %s", argv[optind - 1]);
-        if (taken < 0)
-            return cli_wrong_call("trace", "no memory for the arguments");
-        options->plan_given |= taken > 0;
-        if (taken == 0)
-            status = take_option(options, option, optarg);
-    }
+    status = plan_options_parse(&options->plans,
+                                (struct plan_options_own){"trace", own_longs, take_option, options},
+                                argc, argv);
     if (status != CLI_OK || options->help)
         return status;
     if (optind < argc)
