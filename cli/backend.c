@@ -4,39 +4,17 @@
 #include <string.h>
 
 #include "config.h"
+#include "sim/machine_pace.h"
 #ifdef HAVE_CUDA
 #include "cuda/cuda_executor.h"
 #endif
 
 #ifdef HAVE_CUDA
 
-/* "1/0.6": a number above 0 for each device. */
-static int read_numbers(const char *flag, const char *text, double most,
-                        double values[MACHINE_DEVICES_MAX], struct error *err)
-{
-    const char *rest = text;
-
-    for (uint32_t d = 0; text != NULL && d < MACHINE_DEVICES_MAX; d++) {
-        char *end;
-
-        values[d] = strtod(rest, &end);
-        if (end == rest || !(values[d] > 0) || values[d] > most || (*end != '/' && *end != '\0'))
-            break;
-        if (*end == '\0')
-            return 0;
-        rest = end + 1;
-    }
-    return text == NULL
-               ? 0
-               : error_set(err, ERROR_USAGE,
-                           "%s %s: numbers above 0 and up to %g, joined by slashes, are accepted",
-                           flag, text, most);
-}
-
 static int open_cuda(const struct backend_options *options, struct backend *backend,
                      struct error *err)
 {
-    double speeds[MACHINE_DEVICES_MAX] = {0};
+    struct machine_pace pace;
     struct cuda_options *cuda;
 
     if (cuda_gpu_count(err) == 0)
@@ -53,11 +31,10 @@ static int open_cuda(const struct backend_options *options, struct backend *back
     cuda->trace_path = options->trace;
     cuda->arguments = options->arguments;
     cuda->argument_count = (uint32_t)options->argument_count;
-    if (read_numbers("--pace-devices", options->pace_devices, 1, speeds, err) != 0 ||
-        read_numbers("--pace-links", options->pace_links, 1e5, cuda->link_gbs, err) != 0)
+    if (machine_pace_read(&pace, options->pace_devices, options->pace_links, err) != 0)
         return -1;
-    for (int d = 0; d < MACHINE_DEVICES_MAX; d++)
-        cuda->slowdowns[d] = speeds[d] > 0 ? 1 / speeds[d] : 0;
+    memcpy(cuda->slowdowns, pace.slowdowns, sizeof pace.slowdowns);
+    memcpy(cuda->link_gbs, pace.link_gbs, sizeof pace.link_gbs);
     return 0;
 }
 

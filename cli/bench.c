@@ -13,12 +13,15 @@
 #include "cli/plan_options.h"
 #include "cli/rule_warnings.h"
 #include "config.h"
+#include "sim/machine_pace.h"
 #include "sim/timing.h"
 
 struct options {
     struct plan_options plans;
     struct test_lists tests;
     struct bench_measure measure;
+    const char *pace_devices, *pace_links; /* as typed; NULL: not given */
+    struct machine_pace pace;
     uint32_t reps;
     enum bench_format format;
     bool list_devices, no_default, progress, full_stepping;
@@ -68,8 +71,9 @@ static void print_help(void)
          "                                  prediction beside it\n"
          "      --reduce WAY                with cuda, sums over GPUs: auto, nccl, nccl-float\n"
          "                                  (not the same bits) or copies (default auto)\n"
-         "      --pace-devices A/B          with cuda: share of its speed that each device has\n"
-         "      --pace-links A/B            with cuda: GB/s of each device's link\n"
+         "      --pace-devices A/B          share of its speed that each device has, measured\n"
+         "                                  (cuda) and predicted\n"
+         "      --pace-links A/B            GB/s of each device's link, likewise\n"
          "Output:\n"
          "  -o, --output md|csv|json|jsonl|sql   (default md)\n"
          "      --no-default                no row for llama.cpp's own default plan\n"
@@ -177,10 +181,10 @@ static int take_own(struct options *options, int value)
         options->measure.options.reduce = optarg;
         break;
     case BENCH_PACE_DEVICES:
-        options->measure.options.pace_devices = optarg;
+        options->pace_devices = optarg;
         break;
     case BENCH_PACE_LINKS:
-        options->measure.options.pace_links = optarg;
+        options->pace_links = optarg;
         break;
     case BENCH_OUTPUT:
         return read_format(options, optarg);
@@ -271,6 +275,16 @@ static void show_progress(const struct run *run)
 
     if (wanted && run->result_count % 16 == 0)
         fprintf(stderr, "\rlopside: %zu of %zu tests", run->result_count, run->expected);
+}
+
+/* The call's machine, as slow as it says. */
+static struct machine *open_machine(const struct options *options, struct error *err)
+{
+    struct machine *machine = plan_options_machine(&options->plans, err);
+
+    if (machine != NULL)
+        machine_apply_pace(machine, &options->pace);
+    return machine;
 }
 
 static int predict(const struct run *run, const struct placement *placement,
@@ -423,6 +437,8 @@ static void run_combination(struct run *run, size_t combination)
         .devices = typed(options, combination, PLAN_OPTION_DEVICES),
         .kv_resident = typed(options, combination, PLAN_OPTION_KV_RESIDENT),
         .samples = plan_options_sample(&options->plans, combination),
+        .pace_devices = options->pace_devices,
+        .pace_links = options->pace_links,
     };
     struct bench_draft draft = {.asked = {.n_max = 0}};
     const struct list *names = &options->plans.values[PLAN_OPTION_MODEL];
@@ -430,7 +446,7 @@ static void run_combination(struct run *run, size_t combination)
     for (size_t m = 0; m < names->count; m++)
         if (strcmp(names->items[m], result.model_filename) == 0)
             result.model = run->models[m];
-    run->machines[combination] = plan_options_machine(&options->plans, &err);
+    run->machines[combination] = open_machine(options, &err);
     result.machine = run->machines[combination];
     if (result.machine == NULL ||
         plan_options_select(&options->plans, combination, run->machines[combination], &err) != 0 ||
@@ -553,7 +569,7 @@ static int run_all(struct run *run, struct error *err)
     if (run->machines == NULL || run->resident == NULL)
         return error_set(err, ERROR_MEMORY, "no memory for %zu plans", combinations);
     run->expected = combinations * run->tests.count;
-    run->machines[combinations] = plan_options_machine(&run->options->plans, err);
+    run->machines[combinations] = open_machine(run->options, err);
     if (run->machines[combinations] == NULL)
         return -1;
     run->output.machine = run->machines[combinations];
@@ -598,7 +614,12 @@ static int run_bench(struct options *options)
 
     if (options->list_devices)
         return print_devices(options);
+    if (options->measure.options.name != NULL) {
+        options->measure.options.pace_devices = options->pace_devices;
+        options->measure.options.pace_links = options->pace_links;
+    }
     if (plan_options_finish(&options->plans, &err) != 0 ||
+        machine_pace_read(&options->pace, options->pace_devices, options->pace_links, &err) != 0 ||
         bench_measure_open(&options->measure, &err) != 0)
         return cli_fail(&err);
     plan_options_warn(&options->plans);

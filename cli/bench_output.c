@@ -447,6 +447,10 @@ static void set_answer(json_t *object, const struct bench_output *output,
     const struct plan *plan = &result->plan;
     char text[512];
 
+    if (result->pace_devices != NULL)
+        SET("pace_devices", json_string(result->pace_devices));
+    if (result->pace_links != NULL)
+        SET("pace_links", json_string(result->pace_links));
     if (result->samples_s != NULL)
         SET("predicted_ts", json_real(predicted_per_s(result)));
     SET("bound", json_string(result->bound.resource));

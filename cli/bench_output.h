@@ -23,12 +23,13 @@ struct bench_result {
     struct plan plan;           /* as asked, shares as typed */
     uint32_t n_ctx;
     const char *tensor_split, *attn_split, *devices, *kv_resident; /* as typed; "" when not */
-    const char *model_draft; /* as typed, or "own block"; "" without a draft */
-    uint32_t draft_max;      /* tokens drafted a round; 0: no draft */
-    double draft_acceptance; /* 0 to 1 */
-    bool samples;            /* generated tokens are sampled, where the plan says */
-    uint32_t rules;          /* of feasibility_check() */
-    bool is_default;         /* llama.cpp's own default, added beside the asked plans */
+    const char *model_draft;               /* as typed, or "own block"; "" without a draft */
+    uint32_t draft_max;                    /* tokens drafted a round; 0: no draft */
+    double draft_acceptance;               /* 0 to 1 */
+    const char *pace_devices, *pace_links; /* as typed; NULL: not given */
+    bool samples;                          /* generated tokens are sampled, where the plan says */
+    uint32_t rules;                        /* of feasibility_check() */
+    bool is_default; /* llama.cpp's own default, added beside the asked plans */
     uint32_t n_prompt, n_gen, n_depth, reps;
     double time_s;     /* predicted */
     double *samples_s; /* (reps) measured; NULL: not. Owned by the run */

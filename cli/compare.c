@@ -6,6 +6,7 @@
 
 #include "cli/compare_output.h"
 #include "cli/plan_session.h"
+#include "sim/machine_pace.h"
 #include "sim/timeline_simulate.h"
 
 struct options {
@@ -115,6 +116,18 @@ static int read_plan(struct options *options, const struct timeline *measured, s
                            combinations);
 }
 
+/* What the recorded run was slowed by, the prediction is, too. */
+static void slow_down(struct machine *machine, const struct timeline *measured)
+{
+    struct machine_pace pace = {.slowdowns = {0}};
+
+    for (uint32_t d = 0; d < measured->device_count; d++) {
+        pace.slowdowns[d] = measured->devices[d].slowdown;
+        pace.link_gbs[d] = measured->devices[d].link_gbs;
+    }
+    machine_apply_pace(machine, &pace);
+}
+
 static int compare_simulated(struct options *options, const struct timeline *measured)
 {
     struct plan_session session = {NULL, NULL, NULL, NULL};
@@ -124,8 +137,10 @@ static int compare_simulated(struct options *options, const struct timeline *mea
     int status;
 
     if (read_plan(options, measured, &err) == 0 &&
-        plan_session_open(&session, &options->plans, measured->n_ctx, &err) == 0)
+        plan_session_open(&session, &options->plans, measured->n_ctx, &err) == 0) {
+        slow_down(session.machine, measured);
         timing = timing_new(session.placement, &err);
+    }
     if (timing != NULL)
         predicted = timeline_simulate_like(timing, session.placement, measured, &err);
     status = predicted != NULL ? print(options, measured, predicted, session.machine->name, &err)

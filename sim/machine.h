@@ -77,6 +77,7 @@ struct machine_device {
     double fp16_tflops; /* tensor cores, fp32 accumulation; ordinary units where there are none */
     double int8_tops;   /* tensor cores; dp4a where there are none */
     bool has_int8_tensor_cores, has_fp16_tensor_cores;
+    double slowdown; /* its kernels take so many times as long, on purpose; up to 1: they do not */
 };
 
 struct machine_host {

@@ -8,6 +8,7 @@
 #include "sim/context_shift.h"
 #include "sim/draft.h"
 #include "sim/feasibility.h"
+#include "sim/machine_pace.h"
 #include "sim/model_draft.h"
 #include "sim/row_size.h"
 #include "sim/speculation.h"
@@ -119,6 +120,10 @@ static int read_other_key(const char *key, const char *json, struct row_case *c)
         {"allreduce_overlap", "false", PLAN_ALL_REDUCE_PLAIN},
         {"allreduce_overlap", "true", PLAN_ALL_REDUCE_OVERLAPPED},
         {"variant", "\"baseline\"", PLAN_ALL_REDUCE_PLAIN},
+        {"all_reduce", "\"plain\"", PLAN_ALL_REDUCE_PLAIN},
+        {"all_reduce", "\"chunked\"", PLAN_ALL_REDUCE_CHUNKED},
+        {"all_reduce", "\"overlapped\"", PLAN_ALL_REDUCE_OVERLAPPED},
+        {"all_reduce", "\"skipped\"", PLAN_ALL_REDUCE_SKIPPED},
         {"variant", "\"chunked tail, one-shot collective\"", PLAN_ALL_REDUCE_CHUNKED},
         {"variant", "\"chunked tail, split collective\"", PLAN_ALL_REDUCE_OVERLAPPED},
     };
@@ -147,6 +152,15 @@ static int read_other_key(const char *key, const char *json, struct row_case *c)
         plan->backend_sampling = strcmp(json, "true") == 0;
         return 0;
     }
+    if (strcmp(key, "kv_delivery_depth") == 0)
+        return sscanf(json, "%u", &plan->delivery_depth) == 1 &&
+                       plan->delivery_depth <= PLAN_DELIVERY_DEPTH_MAX
+                   ? 0
+                   : -1;
+    if (strcmp(key, "pace_devices") == 0)
+        return sscanf(json, "\"%63[0-9./]\"", c->pace_devices) == 1 ? 0 : -1;
+    if (strcmp(key, "pace_links") == 0)
+        return sscanf(json, "\"%63[0-9./]\"", c->pace_links) == 1 ? 0 : -1;
     if (strcmp(key, "ffn_exp_rows_per_device") == 0) {
         plan->ff_exp_rows_count = 2;
         return sscanf(json, "[%u, %u]", &plan->ff_exp_rows[0], &plan->ff_exp_rows[1]) == 2 ||
@@ -272,7 +286,7 @@ int row_case_read_status(const struct trace_row *row, double *status)
     return *status < 2 || strcmp(text, "fixed") == 0 || strcmp(text, "worked") == 0 ? 0 : 1;
 }
 
-struct machine *row_case_machine(const struct row_case *c, struct error *err)
+static struct machine *open_machine(const struct row_case *c, struct error *err)
 {
     char specs[TRACE_DEVICE_LIMIT][96];
     const char *pointers[TRACE_DEVICE_LIMIT];
@@ -287,6 +301,28 @@ struct machine *row_case_machine(const struct row_case *c, struct error *err)
         pointers[i] = specs[i];
     }
     return machine_compose(pointers, c->row->gpu_count, err);
+}
+
+int row_case_pace(const struct row_case *c, struct machine *machine, struct error *err)
+{
+    struct machine_pace pace;
+
+    if (machine_pace_read(&pace, c->pace_devices[0] != '\0' ? c->pace_devices : NULL,
+                          c->pace_links[0] != '\0' ? c->pace_links : NULL, err) != 0)
+        return -1;
+    machine_apply_pace(machine, &pace);
+    return 0;
+}
+
+struct machine *row_case_machine(const struct row_case *c, struct error *err)
+{
+    struct machine *machine = open_machine(c, err);
+
+    if (machine != NULL && row_case_pace(c, machine, err) != 0) {
+        machine_free(machine);
+        return NULL;
+    }
+    return machine;
 }
 
 /* ---- predicting ---- */
@@ -517,7 +553,7 @@ int row_case_key(const struct row_case *c, const struct model *model, const stru
         return -1;
     append(&out, "%s|%s|%s|%s|%s|%d|%d|%d|", c->machine_name, c->variant, c->model_spec,
            c->row->metric, c->row->device, c->plan.schedule, c->plan.split, placement->pipeline);
-    append(&out, "%s|%u|", c->draft_name, c->draft_max);
+    append(&out, "%s|%u|%s|%s|", c->draft_name, c->draft_max, c->pace_devices, c->pace_links);
     append(&out, "%u|%d|%d|%d|%d|%d|", c->plan.n_slots, c->plan.kv_unified, c->shared_prompt,
            c->plan.all_reduce, c->plan.backend_sampling, c->plan.output_mirrored);
     append(&out, "%d|%d|%u|%u|%d|%d|%u|%u|%u|", c->plan.type_k, c->plan.type_v, c->plan.n_batch,

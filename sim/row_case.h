@@ -23,7 +23,8 @@ struct row_case {
     enum row_metric metric;
     char model_spec[128]; /* "qwen3.8-27b:UD-Q5_K_M" */
     char machine_name[128], variant[16];
-    bool composed; /* the machine is given by its GPUs */
+    char pace_devices[64], pace_links[64]; /* "" where nothing was made slower */
+    bool composed;                         /* the machine is given by its GPUs */
     struct plan plan;
     enum predict_tool tool;
     bool shared_prompt;
@@ -52,6 +53,9 @@ int row_case_read(const struct trace_row *row, struct row_case *c, char *reason,
  * @return 0; 1 when it says something else
  */
 int row_case_read_status(const struct trace_row *row, double *status);
+
+/** Makes a machine as slow as the row's was made. @return 0, or -1 with `err` set (ERROR_USAGE) */
+int row_case_pace(const struct row_case *c, struct machine *machine, struct error *err);
 
 /** Opens the row's machine. @return a machine for machine_free(), or NULL with `err` set */
 struct machine *row_case_machine(const struct row_case *c, struct error *err);

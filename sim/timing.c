@@ -256,11 +256,12 @@ static double issue_s(const struct placement *placement, const struct program_ta
 static double kernel_s(const struct timing *timing, const struct program_task *task, double cells)
 {
     uint32_t d = (uint32_t)task->device;
+    const struct machine_device *device = device_of(timing->placement, d);
     double time_s = timing->tables[d] != NULL ? kernel_table_s(timing->tables[d], task, cells) : -1;
 
-    return time_s >= 0 ? time_s
-                       : cost_kernel_s(timing->placement->machine, device_of(timing->placement, d),
-                                       task, cells);
+    if (time_s < 0)
+        time_s = cost_kernel_s(timing->placement->machine, device, task, cells);
+    return device->slowdown > 1 ? time_s * device->slowdown : time_s;
 }
 
 /* Of the slowest member; below 0 where one has no measured sums. */

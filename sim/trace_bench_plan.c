@@ -75,6 +75,13 @@ static const struct {
                                            "tensor_buft_overrides"},
     [TRACE_BENCH_EMBEDDINGS] = {{"embeddings", "embd"}, KIND_RARE, "embeddings"},
     [TRACE_BENCH_NO_OP_OFFLOAD] = {{"no_op_offload", "nopo"}, KIND_RARE, "no_op_offload"},
+    [TRACE_BENCH_KV_DELIVERY_DEPTH] = {{"kv_delivery_depth", "kvd"},
+                                       KIND_RARE,
+                                       "kv_delivery_depth"},
+    [TRACE_BENCH_ATTN_ON_HOST] = {{"attn_on_host", "ah"}, KIND_ANSWER, "attn_on_host"},
+    [TRACE_BENCH_ALL_REDUCE] = {{"all_reduce", "ar"}, KIND_RARE, "all_reduce"},
+    [TRACE_BENCH_PACE_DEVICES] = {{"pace_devices"}, KIND_RARE, "pace_devices"},
+    [TRACE_BENCH_PACE_LINKS] = {{"pace_links"}, KIND_RARE, "pace_links"},
 };
 
 int trace_bench_find_column(const char *name, size_t length)

@@ -75,22 +75,46 @@ static const struct model *open_model(struct bench *bench, const struct row_case
     return opened->thing;
 }
 
+static bool is_paced(const struct row_case *c)
+{
+    return c->pace_devices[0] != '\0' || c->pace_links[0] != '\0';
+}
+
+/* The given machine, as slow as the row's. */
+static struct machine *paced_copy(const struct machine *given, const struct row_case *c,
+                                  struct error *err)
+{
+    char *text = machine_to_json(given, err);
+    struct machine *copy =
+        text != NULL ? machine_parse(text, strlen(text), given->source, NULL, err) : NULL;
+
+    free(text);
+    if (copy != NULL && row_case_pace(c, copy, err) != 0) {
+        machine_free(copy);
+        return NULL;
+    }
+    return copy;
+}
+
 static const struct machine *open_machine(struct bench *bench, const struct row_case *c,
                                           struct error *err)
 {
-    char name[200];
+    bool is_given = bench->given != NULL && c->variant[0] == '\0' &&
+                    strcmp(bench->given->name, c->machine_name) == 0;
+    char name[360];
     struct opened *opened;
 
-    if (bench->given != NULL && c->variant[0] == '\0' &&
-        strcmp(bench->given->name, c->machine_name) == 0)
+    if (is_given && !is_paced(c))
         return bench->given;
-    snprintf(name, sizeof name, "%s %s %zu", c->machine_name, c->variant, c->row->gpu_count);
+    snprintf(name, sizeof name, "%s %s %zu %s %s", c->machine_name, c->variant, c->row->gpu_count,
+             c->pace_devices, c->pace_links);
     opened = find(&bench->machines, name);
     if (opened == NULL) {
         opened = add(&bench->machines, name, err);
         if (opened == NULL)
             return NULL;
-        opened->thing = row_case_machine(c, &opened->err);
+        opened->thing = is_given ? paced_copy(bench->given, c, &opened->err)
+                                 : row_case_machine(c, &opened->err);
     }
     if (opened->thing == NULL)
         error_set(err, opened->err.code, "%s", opened->err.text);

@@ -7,6 +7,7 @@
 
 #include "sim/kernel_table.h"
 #include "sim/machine.h"
+#include "sim/machine_pace.h"
 
 #define PAIR "rtx4070-gen4x16+rtx3060-gen3x4"
 
@@ -613,6 +614,44 @@ START_TEST(devices_that_cannot_be_kept_change_nothing)
 }
 END_TEST
 
+START_TEST(a_pace_slows_devices_and_holds_links_down)
+{
+    static const char *const gpus[] = {"RTX 4070@gen4x16", "RTX 3060@gen3x4"};
+    struct error err = {0};
+    struct machine *machine = machine_compose(gpus, 2, &err);
+    const struct machine_link *first, *second;
+    double before_gbs;
+    struct machine_pace pace;
+
+    ck_assert_ptr_nonnull(machine);
+    first = &machine->links[machine_device_link(machine, 0)];
+    second = &machine->links[machine_device_link(machine, 1)];
+    before_gbs = second->down_gbs;
+    ck_assert_int_eq(machine_pace_read(&pace, "1/0.5", "5/100", &err), 0);
+    machine_apply_pace(machine, &pace);
+    ck_assert_double_le(machine->devices[0].slowdown, 1);
+    ck_assert_double_eq(machine->devices[1].slowdown, 2);
+    ck_assert_double_eq(first->down_gbs, 5);
+    ck_assert_double_eq(first->up_gbs, 5);
+    ck_assert_double_eq(second->down_gbs, before_gbs);
+    machine_free(machine);
+}
+END_TEST
+
+START_TEST(a_pace_that_is_no_share_is_refused)
+{
+    static const char *const devices[] = {"1/2", "", "1/", "0/1", "a"};
+    struct machine_pace pace;
+    struct error err = {0}, link = {0};
+
+    ck_assert_int_eq(machine_pace_read(&pace, devices[_i], NULL, &err), -1);
+    ck_assert_int_eq(err.code, ERROR_USAGE);
+    ck_assert_ptr_nonnull(strstr(err.text, "--pace-devices"));
+    ck_assert_int_eq(machine_pace_read(&pace, NULL, "-1", &link), -1);
+    ck_assert_ptr_nonnull(strstr(link.text, "--pace-links -1: numbers above 0"));
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *all = suite_create("machine");
@@ -632,6 +671,8 @@ static Suite *suite(void)
     tcase_add_test(profiles, a_derived_profile_keeps_changes_and_variants);
     tcase_add_test(profiles, a_file_may_come_from_a_file_beside_it);
     tcase_add_test(profiles, defaults_fill_what_a_profile_leaves_out);
+    tcase_add_test(profiles, a_pace_slows_devices_and_holds_links_down);
+    tcase_add_loop_test(profiles, a_pace_that_is_no_share_is_refused, 0, 5);
     tcase_add_test(kernels, a_kernel_table_belongs_to_the_devices_of_its_gpu);
     tcase_add_test(kernels, kernel_tables_go_with_the_last_device_of_their_gpu);
     tcase_add_test(kernels, a_kernel_table_replaces_the_former_of_its_gpu);

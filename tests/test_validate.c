@@ -398,6 +398,24 @@ START_TEST(a_given_machine_stands_for_the_profile_of_its_name)
 }
 END_TEST
 
+START_TEST(rows_of_a_paced_run_are_predicted_on_as_slow_a_machine)
+{
+    static const char text[] =
+        TG_ROW("a-01", TENSOR) TG_ROW("a-02", TENSOR ", \"pace_devices\": \"1/0.5\"")
+            TG_ROW("a-03", TENSOR ", \"pace_links\": \"0.01/0.01\"");
+    struct machine *machine = open_pair();
+
+    for (int given = 0; given < 2; given++) {
+        validate_on(text, given ? machine : NULL);
+        ck_assert_double_gt(validation.rows[1].predicted, 0);
+        ck_assert_double_lt(validation.rows[1].predicted, 0.7 * validation.rows[0].predicted);
+        ck_assert_double_lt(validation.rows[2].predicted, 0.5 * validation.rows[0].predicted);
+        close_all();
+    }
+    machine_free(machine);
+}
+END_TEST
+
 START_TEST(rows_of_the_scoreboard_are_predicted_on_composed_machines)
 {
     const char *folder = getenv("srcdir");
@@ -459,6 +477,7 @@ int main(void)
     tcase_add_test(figures, a_percentile_is_the_value_of_nearest_rank);
     tcase_add_test(figures, a_percentile_has_the_least_rank_that_covers_its_share);
     tcase_add_test(machines, a_given_machine_stands_for_the_profile_of_its_name);
+    tcase_add_test(machines, rows_of_a_paced_run_are_predicted_on_as_slow_a_machine);
     tcase_add_test(machines, rows_of_the_scoreboard_are_predicted_on_composed_machines);
     suite_add_tcase(suite, statuses_case());
     suite_add_tcase(suite, figures);
