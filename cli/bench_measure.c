@@ -26,8 +26,13 @@ static int open_source(struct bench_measure *measure, const char *spec, struct e
         return 0;
     if (measure->spec != NULL)
         source_close(&measure->source);
+    measure->spec = NULL;
+    if (source_open(&measure->source, spec, 1, err) != 0) {
+        source_close(&measure->source);
+        return -1;
+    }
     measure->spec = spec;
-    return source_open(&measure->source, spec, 1, err);
+    return 0;
 }
 
 /* A test under way. */

@@ -20,7 +20,8 @@ int bench_measure_open(struct bench_measure *measure, struct error *err);
 void bench_measure_close(struct bench_measure *measure);
 
 /**
- * Runs a test as llama-bench does: once to warm up, then `reps` times, each from its depth on.
+ * Runs a test as llama-bench does: first to warm up, then `reps` times, each from its depth on. A
+ * window that grows while tokens are generated makes kernels and graphs anew, which is timed.
  *
  * @param spec      the model's name; it stays open until another one comes
  * @param placement of that model, with room for depth, prompt and generation

@@ -19,7 +19,8 @@ struct meeting {
 
 struct cuda_collective {
     uint32_t gpu_count;
-    const int *gpus; /* borrowed */
+    const int *gpus;  /* borrowed */
+    bool reaches_all; /* each GPU the memory of all others */
     enum cuda_reduction way;
     struct peer_sum *peers[2]; /* one beside; NULL: not so */
     struct nccl *nccl;         /* NULL: copies */
@@ -48,9 +49,8 @@ static int open_ways(struct cuda_collective *collective, struct error *err)
 {
     struct error absent = {};
 
-    for (int beside = 0; beside < 2 && collective->way == CUDA_REDUCE_AUTO &&
-                         peer_sum_reaches(collective->gpus, collective->gpu_count);
-         beside++) {
+    for (int beside = 0;
+         beside < 2 && collective->way == CUDA_REDUCE_AUTO && collective->reaches_all; beside++) {
         collective->peers[beside] = peer_sum_new(collective->gpus, collective->gpu_count, err);
         if (collective->peers[beside] == nullptr)
             return -1;
@@ -75,6 +75,7 @@ struct cuda_collective *cuda_collective_new(const struct cuda_executor *executor
     }
     collective->gpu_count = executor->gpu_count;
     collective->gpus = executor->gpus;
+    collective->reaches_all = executor->reaches_all;
     collective->way = way;
     if (executor->gpu_count < 2)
         return collective;

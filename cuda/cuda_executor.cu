@@ -64,21 +64,27 @@ static int choose_gpus(struct cuda_executor *executor, const struct cuda_options
     return 0;
 }
 
-/* Direct copies where GPUs can; the driver goes through the host where they cannot. */
-static void open_peers(const struct cuda_executor *executor)
+static bool open_peer(int from, int to)
 {
+    int can = 0;
+    cudaError_t status;
+
+    if (cudaDeviceCanAccessPeer(&can, from, to) != cudaSuccess || can == 0 ||
+        cudaSetDevice(from) != cudaSuccess)
+        return false;
+    status = cudaDeviceEnablePeerAccess(to, 0);
+    return status == cudaSuccess || status == cudaErrorPeerAccessAlreadyEnabled;
+}
+
+/* Direct copies where GPUs can; the driver goes through the host where they cannot. */
+static void open_peers(struct cuda_executor *executor)
+{
+    executor->reaches_all = true;
     for (uint32_t g = 0; g < executor->gpu_count; g++)
         for (uint32_t to = 0; to < executor->gpu_count; to++) {
-            int can = 0;
-
-            if (to != g &&
-                cudaDeviceCanAccessPeer(&can, executor->gpus[g], executor->gpus[to]) ==
-                    cudaSuccess &&
-                can != 0) {
-                cudaSetDevice(executor->gpus[g]);
-                cudaDeviceEnablePeerAccess(executor->gpus[to], 0);
-            }
-            cudaGetLastError(); /* it may have been enabled before */
+            if (to != g && !open_peer(executor->gpus[g], executor->gpus[to]))
+                executor->reaches_all = false;
+            cudaGetLastError(); /* one that is not sticky is told once */
         }
 }
 
@@ -269,8 +275,11 @@ static int run_op(struct cuda_executor *executor, const struct program_op *op,
         return -1;
     else
         status = cuda_run_op(executor, op, holding->leads[0]->stream, err);
-    return status == 0 && executor->lockstep != nullptr ? cuda_lockstep_op(executor, op, err)
-                                                        : status;
+    if (status != 0 || executor->lockstep == nullptr)
+        return status;
+    if (op->out.space >= 0 && cuda_flush_products(executor, op->out.space, err) != 0)
+        return -1;
+    return cuda_lockstep_op(executor, op, err);
 }
 
 /* Which change of the plan takes memory off a device. */

@@ -3,6 +3,7 @@
  * as long as nothing that a launch depends on has changed: operations, windows, chunks of
  * attention, and where buffers lie. What differs from step to step lies in device memory. */
 #include "cuda/cuda_private.h"
+#include "cuda/launch.cuh"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct entry {
     uint32_t seen;
     bool refused; /* it cannot be captured */
     cudaGraphExec_t graph;
+    void *stamps; /* of its tasks, for a trace; NULL: none */
 };
 
 } /* namespace */
@@ -37,11 +39,18 @@ struct cuda_graphs *cuda_graphs_new(struct error *err)
     return graphs;
 }
 
+static void clear(struct entry *entry)
+{
+    if (entry->graph != nullptr)
+        cudaGraphExecDestroy(entry->graph);
+    free(entry->stamps);
+    *entry = {};
+}
+
 void cuda_graphs_free(struct cuda_graphs *graphs)
 {
     for (int i = 0; graphs != nullptr && i < ENTRIES; i++)
-        if (graphs->entries[i].graph != nullptr)
-            cudaGraphExecDestroy(graphs->entries[i].graph);
+        clear(&graphs->entries[i]);
     free(graphs);
 }
 
@@ -137,9 +146,7 @@ static struct entry *find_entry(struct cuda_graphs *graphs, uint64_t hash)
         if (entry->used < oldest->used)
             oldest = entry;
     }
-    if (oldest->graph != nullptr)
-        cudaGraphExecDestroy(oldest->graph);
-    *oldest = {};
+    clear(oldest);
     oldest->hash = hash;
     oldest->used = graphs->time;
     return oldest;
@@ -152,7 +159,19 @@ static int run_each(struct cuda_executor *executor, size_t first, size_t end, st
     for (size_t i = first; i < end; i++)
         if (cuda_run_task(executor, i, err) != 0)
             return -1;
+    for (uint32_t d = 0; d < executor->placement->device_count; d++)
+        if (cuda_flush_products(executor, (int)d, err) != 0)
+            return -1;
     return 0;
+}
+
+/* What tasks before a run, or a capture that failed, have left does not count in it. */
+static void forget_pending(struct cuda_executor *executor)
+{
+    memset(executor->quantised, 0, sizeof executor->quantised);
+    for (uint32_t d = 0; d < executor->placement->device_count; d++)
+        executor->pending[d].count = 0;
+    launch_take_stamp();
 }
 
 static struct cuda_lane *origin_of(struct cuda_executor *executor, size_t first)
@@ -259,22 +278,38 @@ static int mark_done(struct cuda_executor *executor, size_t first, size_t end,
     return 0;
 }
 
+/* Captures the run into the entry; a failure is no error. */
+static void make_graph(struct cuda_executor *executor, size_t first, size_t end, uint64_t lanes,
+                       struct cuda_lane *origin, struct entry *entry)
+{
+    struct error ignored = {};
+
+    capture(executor, first, end, lanes, origin, &entry->graph);
+    if (entry->graph != nullptr && executor->trace != nullptr) {
+        entry->stamps = cuda_trace_save(executor->trace, first, end, &ignored);
+        if (entry->stamps == nullptr)
+            clear(entry);
+    }
+    forget_pending(executor);
+}
+
 int cuda_graphs_run(struct cuda_executor *executor, size_t first, size_t end, struct error *err)
 {
     struct entry *entry = find_entry(executor->graphs, hash_of(executor, first, end));
     struct cuda_lane *origin = origin_of(executor, first);
     uint64_t lanes = lanes_of(executor, first, end);
 
-    memset(executor->quantised, 0, sizeof executor->quantised);
+    forget_pending(executor);
     entry->seen++;
     if (entry->seen < 3 || entry->refused)
         return run_each(executor, first, end, err);
     if (entry->graph == nullptr) {
-        capture(executor, first, end, lanes, origin, &entry->graph);
-        memset(executor->quantised, 0, sizeof executor->quantised);
+        make_graph(executor, first, end, lanes, origin, entry);
         entry->refused = entry->graph == nullptr;
         if (entry->refused)
             return run_each(executor, first, end, err);
+    } else if (entry->stamps != nullptr) {
+        cuda_trace_restore(executor->trace, first, end, entry->stamps);
     }
     if (fork_or_join(executor, lanes, origin, false, err) != 0 ||
         await_earlier(executor, first, end, origin, err) != 0 ||

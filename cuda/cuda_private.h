@@ -79,6 +79,7 @@ struct cuda_executor {
     struct weights *host_weights;
     int gpus[MACHINE_DEVICES_MAX];
     uint32_t gpu_count;
+    bool reaches_all;                     /* each GPU has access to the memory of all others */
     int device_gpus[MACHINE_DEVICES_MAX]; /* CUDA ordinal of each device */
     struct cuda_memory *memory;
     struct cuda_weights *weights;
@@ -222,8 +223,8 @@ int cuda_copy(struct cuda_executor *executor, const struct program_op *op, cudaS
 
 /* ---- cuda_collective.cu ---- */
 
-struct cuda_collective *cuda_collective_new(const struct cuda_executor *executor, enum cuda_reduction way,
-                                            struct error *err);
+struct cuda_collective *cuda_collective_new(const struct cuda_executor *executor,
+                                            enum cuda_reduction way, struct error *err);
 void cuda_collective_free(struct cuda_collective *collective);
 
 /**

@@ -149,6 +149,8 @@ static int multiply(struct cuda_executor *executor, const struct program_op *op,
 
     if (product->weight->packed != nullptr)
         return multiply_packed(executor, op, product, stream, err);
+    if (cuda_flush_products(executor, op->out.space, err) != 0)
+        return -1;
     executor->quantised[op->out.space].x = nullptr;
     scratch = (char *)cuda_scratch_of(executor, op->out.space, bytes, err);
     if (scratch == nullptr && bytes > 0)

@@ -114,6 +114,7 @@ int cuda_trace_free(struct cuda_trace *trace, struct error *err)
 
     if (trace == nullptr)
         return 0;
+    launch_take_stamp(); /* one that a task which failed has left */
     for (uint32_t g = 0; g < trace->gpu_count; g++) {
         cudaSetDevice(trace->gpus[g]);
         cudaFree(trace->clocks[g].times);
@@ -246,6 +247,8 @@ int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_
     if (joins)
         return 0;
     start = launch_stamp_at(trace->clocks[gpu].times + 2 * task);
+    if (cuda_check(cudaSetDevice(trace->gpus[gpu]), "cudaSetDevice", err) != 0)
+        return -1;
     if (starts_with_kernel(&trace->program->tasks[task])) {
         launch_set_stamp(start);
         return 0;
@@ -268,8 +271,27 @@ int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t
     launch_take_stamp(); /* a task without kernels has left it */
     if (!awaited && starts_with_kernel(&trace->program->tasks[task]))
         return 0;
+    if (cuda_check(cudaSetDevice(trace->gpus[gpu]), "cudaSetDevice", err) != 0)
+        return -1;
     launch_stamp(launch_stamp_at(trace->clocks[gpu].times + 2 * task + 1), stream);
     return cuda_launched("a stamp", err);
+}
+
+void *cuda_trace_save(const struct cuda_trace *trace, size_t first, size_t end, struct error *err)
+{
+    size_t bytes = (end - first) * sizeof(struct stamp);
+    void *saved = malloc(bytes);
+
+    if (saved == nullptr)
+        error_set(err, ERROR_MEMORY, "no memory for %zu stamps", end - first);
+    else
+        memcpy(saved, trace->stamps + first, bytes);
+    return saved;
+}
+
+void cuda_trace_restore(struct cuda_trace *trace, size_t first, size_t end, const void *saved)
+{
+    memcpy(trace->stamps + first, saved, (end - first) * sizeof(struct stamp));
 }
 
 /* ---- a step has ended ---- */

@@ -52,6 +52,11 @@ int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_
 int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t stream,
                     bool awaited, bool goes_on, struct error *err);
 
+/** Which tasks from `first` to `end` run where, for a graph that runs them again: for free(), or
+ * NULL with `err` set. */
+void *cuda_trace_save(const struct cuda_trace *trace, size_t first, size_t end, struct error *err);
+void cuda_trace_restore(struct cuda_trace *trace, size_t first, size_t end, const void *saved);
+
 /** The step has ended on all devices: its lines are written. @return 0, or -1 with `err` set */
 int cuda_trace_end(struct cuda_trace *trace, struct error *err);
 

@@ -36,16 +36,16 @@ static int each(const char *name, uint64_t n, cudaStream_t stream, struct error 
     return cuda_launched(name, err);
 }
 
-/* Grid: (columns / THREADS, rows): values as a product reads them. */
+/* Grid: (rows, columns / THREADS): values as a product reads them. */
 template <typename F>
 __global__ void __launch_bounds__(THREADS)
     quantised_kernel(struct launch_stamp stamp, uint32_t columns, struct activations to, F f)
 {
-    const uint32_t column = blockIdx.x * THREADS + threadIdx.x;
+    const uint32_t column = blockIdx.y * THREADS + threadIdx.x;
 
     launch_begin(stamp);
     if (column < columns)
-        activations_store(to, blockIdx.y, column, f.value((uint64_t)blockIdx.y * columns + column));
+        activations_store(to, blockIdx.x, column, f.value((uint64_t)blockIdx.x * columns + column));
 }
 
 /* Rows of `columns`, written by f, or quantised where `to` has bytes. */
@@ -56,7 +56,7 @@ static int each_of_rows(const char *name, uint64_t n, uint64_t columns,
     if (to->bytes == nullptr || n == 0)
         return each(name, n, stream, err, f);
 
-    dim3 grid((unsigned)((columns + THREADS - 1) / THREADS), (unsigned)(n / columns));
+    dim3 grid((unsigned)(n / columns), (unsigned)((columns + THREADS - 1) / THREADS));
 
     launch_overlapping(quantised_kernel<F>, grid, THREADS, 0, stream, (uint32_t)columns, *to, f);
     return cuda_launched(name, err);

@@ -31,8 +31,6 @@ int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stre
 
 /* ---- kernel_norm_gate.cu ---- */
 
-struct activations; /* cuda/activations.cuh */
-
 /* cuda_rms_norm() with a gate for rows of at most REF_HEAD_DIM_MAX. Where `quantised` is not NULL
  * and has bytes, they get the result too, for a product over rows of tokens: whole rows of n, which
  * is a multiple of 32. */

@@ -2,8 +2,17 @@
 
 enum { GPUS_MAX = 64 };
 
+enum { MARK_BYTES = 128 };
+
+/* Its shared memory says whether code for sm_90a, with all of Hopper's instructions, is what runs.
+ */
 static __global__ void any_kernel(void)
 {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    __shared__ volatile char mark[MARK_BYTES];
+
+    mark[threadIdx.x] = 0;
+#endif
 }
 
 bool launch_is_hopper(void)
@@ -15,7 +24,7 @@ bool launch_is_hopper(void)
     if (cudaGetDevice(&gpu) != cudaSuccess || gpu >= GPUS_MAX)
         return false;
     if (known[gpu] == 0 && cudaFuncGetAttributes(&attributes, any_kernel) == cudaSuccess)
-        known[gpu] = attributes.ptxVersion >= 90 ? 1 : -1;
+        known[gpu] = attributes.sharedSizeBytes >= MARK_BYTES ? 1 : -1;
     return known[gpu] > 0;
 }
 

@@ -947,7 +947,7 @@ cudaError_t matmul_fast_prefill(const struct matmul_fast *matmul, const void *pa
     const uint32_t atoms = matmul_fast_padded_tokens(tokens) / 8;
     struct prefill prefill = {};
     bool portable = (flags & MATMUL_FAST_PORTABLE) != 0;
-    int device, sms, major;
+    int device, sms;
     cudaError_t error;
 
     if (!matmul_fast_takes(matmul) || tokens <= MATMUL_FAST_DECODE_TOKENS ||
@@ -955,11 +955,9 @@ cudaError_t matmul_fast_prefill(const struct matmul_fast *matmul, const void *pa
         return cudaErrorInvalidValue;
     if ((error = cudaGetDevice(&device)) != cudaSuccess ||
         (error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device)) !=
-            cudaSuccess ||
-        (error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) !=
             cudaSuccess)
         return error;
-    if (major != 9)
+    if (!launch_is_hopper())
         portable = true;
     if (sms > GRID_MAX)
         sms = GRID_MAX;

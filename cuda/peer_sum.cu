@@ -5,6 +5,8 @@
 #include "cuda/cuda_check.h"
 #include "cuda/launch.cuh"
 
+#define PATIENCE_NS UINT64_C(20000000000)
+
 enum { THREADS = 256, EACH = 4, BLOCKS = PEER_SUM_MAX / (THREADS * EACH) };
 
 /* What a GPU has for the others to write to. Blocks of a number meet; each has slots of its own,
@@ -40,6 +42,25 @@ static __device__ __forceinline__ uint32_t observe(const uint32_t *flag)
     return value;
 }
 
+static __device__ __forceinline__ uint64_t now_ns(void)
+{
+    uint64_t now;
+
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+/* Waits for a GPU's round; one that does not come in time, as its launch has failed, is an error.
+ */
+static __device__ __forceinline__ void await_round(const uint32_t *flag, uint32_t round)
+{
+    const uint64_t begin = now_ns();
+
+    while ((int32_t)(observe(flag) - round) < 0)
+        if (now_ns() - begin > PATIENCE_NS)
+            __trap();
+}
+
 /* Grid: (values / (THREADS x EACH)), the same on all GPUs. */
 static __global__ void __launch_bounds__(THREADS)
     peer_sum_kernel(struct launch_stamp stamp, struct meeting_point point,
@@ -70,8 +91,7 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     if (threadIdx.x < point.count && threadIdx.x != own) {
         publish(&point.inboxes[threadIdx.x]->rounds[own][b], round);
-        while ((int32_t)(observe(&here->rounds[threadIdx.x][b]) - round) < 0)
-            ;
+        await_round(&here->rounds[threadIdx.x][b], round);
     }
     if (threadIdx.x == 0)
         here->round[b] = round;
@@ -90,21 +110,10 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-bool peer_sum_reaches(const int *gpus, uint32_t count)
-{
-    for (uint32_t a = 0; a < count; a++)
-        for (uint32_t b = 0; b < count; b++) {
-            int can = 0;
-
-            if (a != b && (cudaDeviceCanAccessPeer(&can, gpus[a], gpus[b]) != cudaSuccess || !can))
-                return false;
-        }
-    return true;
-}
-
 struct peer_sum *peer_sum_new(const int *gpus, uint32_t count, struct error *err)
 {
     struct peer_sum *sum = (struct peer_sum *)calloc(1, sizeof *sum);
+    struct cudaFuncAttributes attributes;
 
     if (sum == nullptr) {
         error_set(err, ERROR_MEMORY, "no memory for a sum over GPUs");
@@ -113,7 +122,9 @@ struct peer_sum *peer_sum_new(const int *gpus, uint32_t count, struct error *err
     sum->count = count;
     for (uint32_t g = 0; g < count; g++) {
         sum->gpus[g] = gpus[g];
+        /* The kernel is loaded now: loading may wait for GPUs that wait for each other. */
         if (cuda_check(cudaSetDevice(gpus[g]), "cudaSetDevice", err) != 0 ||
+            cuda_check(cudaFuncGetAttributes(&attributes, peer_sum_kernel), "peer_sum", err) != 0 ||
             cuda_allocate((void **)&sum->inboxes[g], sizeof(struct inbox), (int)g,
                           "sums of other GPUs", err) != 0 ||
             cuda_check(cudaMemset(sum->inboxes[g], 0, sizeof(struct inbox)), "cudaMemset", err) !=

@@ -12,10 +12,8 @@ struct peer_sum; /* see peer_sum.cu */
 
 enum { PEER_SUM_MAX = 65536 }; /* values of one sum */
 
-/** Whether all GPUs reach each other's memory. */
-bool peer_sum_reaches(const int *gpus, uint32_t count);
-
-/** @param gpus (count) CUDA ordinals, all different. @return NULL with `err` set */
+/** @param gpus (count) CUDA ordinals, all different; each has access to the memory of all others.
+ * @return NULL with `err` set */
 struct peer_sum *peer_sum_new(const int *gpus, uint32_t count, struct error *err);
 void peer_sum_free(struct peer_sum *sum);
 

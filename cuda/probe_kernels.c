@@ -84,7 +84,8 @@ static size_t add_product(struct probing *p, const struct program *program,
            program->tasks[end].kernels == 0 && program->tasks[end].type == task->type)
         sample.bytes += weight_bytes(&program->tasks[end++]);
     sample.time_s = step->tasks[end - 1].end_s - step->tasks[first].start_s;
-    add_sample(p, sample);
+    if (sample.time_s > 0)
+        add_sample(p, sample);
     return end;
 }
 
@@ -107,7 +108,7 @@ static void watch(void *context, const struct program *program, const struct tim
             sample.type = task->cache_type;
             sample.cells = (uint64_t)program_task_cells(task, step->cells);
         }
-        if (program_task_class(task->kind) != TASK_CLASS_COPY && step->tasks[i].end_s > 0)
+        if (program_task_class(task->kind) != TASK_CLASS_COPY && sample.time_s > 0)
             add_sample(p, sample);
         i++;
     }
@@ -262,7 +263,7 @@ static struct line line_of(const struct sample *samples, size_t count)
         xx += (samples[i].bytes - x) * (samples[i].bytes - x);
         xy += (samples[i].bytes - x) * (samples[i].time_s - y);
     }
-    slope = xx > 0 ? xy / xx : 0;
+    slope = xx > 1e-9 * x * x * (double)count ? xy / xx : 0; /* else all have one size */
     fixed_s = y - slope * x;
     if (fixed_s < 0) {
         fixed_s = 0;
@@ -350,7 +351,7 @@ static bool is_sum(const struct sample *sample)
 
 static int probe_products(struct probing *p, struct kernel_table *table, struct error *err)
 {
-    static const char *const types[] = {"Q8_0", "Q4_0", "Q4_K_M", "Q6_K"};
+    static const char *const types[] = {"Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K"};
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (sample_model(p, "qwen3-0.6b", types[i], 8, err) != 0 ||

@@ -792,6 +792,17 @@ ARITH_FN bool arith_is_larger(float value, float best)
     return value > best || (best != best && value == value);
 }
 
+/** The index of the value that is chosen of n, of which there is one. */
+ARITH_FN uint64_t arith_largest(const float *values, uint64_t n)
+{
+    uint64_t best = 0;
+
+    for (uint64_t i = 1; i < n; i++)
+        if (arith_is_larger(values[i], values[best]))
+            best = i;
+    return best;
+}
+
 /* ---- key and value caches ---- */
 
 #define ARITH_F16_NAN UINT16_C(0x7e00)

@@ -35,21 +35,11 @@ struct generating {
 
 /* ---- choosing ---- */
 
-static uint32_t largest(const float *logits, uint32_t n_vocab)
-{
-    uint32_t best = 0;
-
-    for (uint32_t i = 1; i < n_vocab; i++)
-        if (arith_is_larger(logits[i], logits[best]))
-            best = i;
-    return best;
-}
-
 /* Weights exp((logit - largest) / temperature) in order of ids; a uniform number picks one. */
 uint32_t generate_choose(const float *logits, uint32_t n_vocab, struct sampling sampling,
                          uint32_t slot, uint32_t position)
 {
-    uint32_t best = largest(logits, n_vocab);
+    uint32_t best = (uint32_t)arith_largest(logits, n_vocab);
     uint32_t words[PHILOX_WORDS] = {slot, position, 0, 0};
     float sum = 0, target, passed = 0;
 
@@ -117,7 +107,7 @@ static int draft_nextn(struct generating *g, uint32_t slot)
     if (count == 0 || session_decode_hidden(drafter, g->batch, stream->hidden, count, g->err) != 0)
         return count == 0 ? 0 : -1;
     while (stream->draft_count < g->options.draft_max) {
-        uint32_t token = largest(session_logits(drafter, 0), g->model->n_vocab);
+        uint32_t token = (uint32_t)arith_largest(session_logits(drafter, 0), g->model->n_vocab);
 
         stream->drafts[stream->draft_count++] = token;
         if (stream->draft_count == g->options.draft_max)

@@ -349,11 +349,8 @@ static int pick(struct interpreter *interpreter, const struct program_op *op, st
     if (picks == NULL)
         return -1;
     for (uint32_t row = 0; row < rows; row++, logits += n) {
-        uint64_t best = 0;
+        uint64_t best = arith_largest(logits, n);
 
-        for (uint64_t i = 1; i < n; i++)
-            if (arith_is_larger(logits[i], logits[best]))
-                best = i;
         picks[row * op->rows] =
             (struct program_pick){(uint32_t)(op->slice.first + best), logits[best]};
     }

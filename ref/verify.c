@@ -212,6 +212,12 @@ int verify_plans(const struct verify_job *job, const size_t *indices, size_t cou
     }
     if (count > 0)
         run_first(&v, job, indices[0], &results[0]);
+    if (count > 0 && job->open != NULL && results[0].failed) {
+        error_set(err, results[0].error.code, "plan %zu on the CPU: %s", indices[0],
+                  results[0].error.text);
+        close_verifying(&v);
+        return -1;
+    }
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic) if (job->open == NULL)
 #endif
