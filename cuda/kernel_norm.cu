@@ -9,7 +9,11 @@ extern "C" {
 #include "ref/arith.h"
 }
 
-enum { THREADS_MAX = 1024, SHARED_USUAL = 40960, LONGEST = 12 /* values of a thread */ };
+enum {
+    THREADS_MAX = 1024,
+    SHARED_USUAL = 40960,
+    LONGEST = 12 /* values of a thread in shared memory */
+};
 
 /* The tree of arith_sum_squares() over its lanes; every warp computes it for itself. */
 static __device__ __forceinline__ float sum_of_lanes(const float *lanes)
@@ -95,6 +99,41 @@ __global__ void __launch_bounds__(THREADS_MAX)
     }
 }
 
+/* Grid: (rows); a thread a lane, which reads its values again. For rows that do not fit in shared
+ * memory. */
+static __global__ void __launch_bounds__(ARITH_LANES)
+    long_rms_norm_kernel(struct launch_stamp stamp, struct cuda_norm norm)
+{
+    __shared__ float lanes[ARITH_LANES];
+    const uint64_t row = blockIdx.x * norm.n;
+    const float *values = norm.sums != nullptr ? norm.joined : norm.x;
+    float sum = 0.0f;
+
+    launch_begin(stamp);
+    for (uint64_t i = threadIdx.x; i < norm.n; i += ARITH_LANES) {
+        float value = norm.x[row + i];
+
+        if (norm.sums != nullptr) {
+            value = arith_canonical(value + arith_from_fixed(norm.sums[row + i]));
+            norm.joined[row + i] = value;
+        }
+        sum = fmaf(value, value, sum);
+    }
+    lanes[threadIdx.x] = sum;
+    __syncthreads();
+
+    const float scale = arith_rsqrt(sum_of_lanes(lanes) / (float)norm.n + norm.eps);
+
+    for (uint64_t i = threadIdx.x; i < norm.n; i += ARITH_LANES) {
+        float weight = norm.weight != nullptr ? norm.weight[i] : 1.0f;
+        float value = arith_canonical(values[row + i] * scale * weight);
+
+        norm.y[row + i] = value;
+        if (norm.quantised.bytes != nullptr)
+            activations_store(norm.quantised, blockIdx.x, (uint32_t)i, value);
+    }
+}
+
 template <int EACH>
 static int launch_norm(const struct cuda_norm *norm, uint64_t rows, unsigned threads,
                        cudaStream_t stream, struct error *err)
@@ -129,6 +168,6 @@ int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stre
         return launch_norm<8>(norm, rows, THREADS_MAX, stream, err);
     if (norm->n <= LONGEST * THREADS_MAX)
         return launch_norm<LONGEST>(norm, rows, THREADS_MAX, stream, err);
-    return error_set(err, ERROR_UNSUPPORTED, "a norm of %llu values; %d at most",
-                     (unsigned long long)norm->n, LONGEST * THREADS_MAX);
+    launch_overlapping(long_rms_norm_kernel, dim3((unsigned)rows), ARITH_LANES, 0, stream, *norm);
+    return cuda_launched("rms_norm", err);
 }

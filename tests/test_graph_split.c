@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "sim/graph_split.h"
-#include "tests/plan_cases.h"
+#include "tests/lowered.h"
 
 #define QWEN "qwen3.8-27b:UD-IQ2_M"
 #define ONE_CARD "rtx4070-gen4x16"
@@ -27,10 +27,8 @@ START_TEST(a_graph_is_cut_where_the_backend_changes)
 {
     struct plan_case c = plan_cases_open(QWEN, cases[_i].machine, cases[_i].flags, 4096);
     struct program_step step = {.tokens = 1, .outputs = 1, .sync = true};
-    struct error err = {0};
-    struct program *program = program_lower(c.placement, step, &err);
+    struct program *program = lowered_program(c.placement, step);
 
-    ck_assert_msg(program != NULL, "%s", err.text);
     ck_assert_msg(graph_split_count(program) == cases[_i].splits, "%s %s: %u", cases[_i].machine,
                   cases[_i].flags, graph_split_count(program));
     program_free(program);

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/program.h"
-#include "tests/plan_cases.h"
+#include "tests/lowered.h"
 
 #define QWEN "qwen3.8-27b:UD-IQ2_M"
 #define GEMMA "gemma-4-26b-a4b:Q8_0"
@@ -12,39 +11,8 @@
 #define LLAMA "llama-3.1-8b:Q4_K_M"
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-struct lowered {
-    struct plan_case c;
-    struct program *program;
-};
-
-static struct lowered lower(const char *model, const char *machine, const char *flags,
-                            struct program_step step)
-{
-    struct lowered lowered = {.c = plan_cases_open(model, machine, flags, 4096)};
-    struct error err = {0};
-
-    lowered.program = program_lower(lowered.c.placement, step, &err);
-    ck_assert_msg(lowered.program != NULL, "%s %s: %s", model, flags, err.text);
-    return lowered;
-}
-
-static void close_lowered(struct lowered *lowered)
-{
-    program_free(lowered->program);
-    plan_cases_close(&lowered->c);
-}
-
 static const struct program_step decode = {.tokens = 1, .outputs = 1, .sync = true};
 static const struct program_step prefill = {.tokens = 512, .rebuild = true};
-
-static int count_kind(const struct program *program, enum task_kind kind)
-{
-    int count = 0;
-
-    for (size_t i = 0; i < program->task_count; i++)
-        count += program->tasks[i].kind == kind;
-    return count;
-}
 
 /* ---- collectives ---- */
 
@@ -68,11 +36,11 @@ static const struct {
 START_TEST(each_partial_result_is_reduced_once)
 {
     for (int pass = 0; pass < 2; pass++) {
-        struct lowered l = lower(reduce_counts[_i].model, reduce_counts[_i].machine,
-                                 reduce_counts[_i].flags, pass == 0 ? decode : prefill);
+        struct lowered l = lowered_open(reduce_counts[_i].model, reduce_counts[_i].machine,
+                                        reduce_counts[_i].flags, pass == 0 ? decode : prefill);
 
-        ck_assert_int_eq(count_kind(l.program, TASK_ALL_REDUCE), reduce_counts[_i].count);
-        close_lowered(&l);
+        ck_assert_int_eq(lowered_count(l.program, TASK_ALL_REDUCE), reduce_counts[_i].count);
+        lowered_close(&l);
     }
 }
 END_TEST
@@ -92,7 +60,8 @@ START_TEST(a_reduction_carries_f32_below_the_threshold_and_bf16_from_it)
     for (uint32_t more = 0; more < 2; more++) {
         uint32_t tokens = payloads[_i].f32_tokens + more;
         struct program_step step = {.tokens = tokens, .outputs = 1};
-        struct lowered l = lower(payloads[_i].model, payloads[_i].machine, "-sm tensor", step);
+        struct lowered l =
+            lowered_open(payloads[_i].model, payloads[_i].machine, "-sm tensor", step);
 
         for (size_t i = 0; i < l.program->task_count; i++) {
             const struct program_task *task = &l.program->tasks[i];
@@ -104,7 +73,7 @@ START_TEST(a_reduction_carries_f32_below_the_threshold_and_bf16_from_it)
             /* to bf16 and back */
             ck_assert_uint_eq(task->kernels, more == 0 ? 0 : 2);
         }
-        close_lowered(&l);
+        lowered_close(&l);
     }
 }
 END_TEST
@@ -130,7 +99,7 @@ static const struct {
 
 START_TEST(the_residual_stream_moves_once_between_neighbours_of_a_layer_split)
 {
-    struct lowered l = lower(LLAMA, peer_cases[_i].machine, peer_cases[_i].flags, decode);
+    struct lowered l = lowered_open(LLAMA, peer_cases[_i].machine, peer_cases[_i].flags, decode);
     int count = 0;
 
     for (size_t i = 0; i < l.program->task_count; i++) {
@@ -149,7 +118,7 @@ START_TEST(the_residual_stream_moves_once_between_neighbours_of_a_layer_split)
         ck_assert_uint_eq(l.program->dependencies[task[1].dependency_first], i);
     }
     ck_assert_int_eq(count, peer_cases[_i].peers);
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -173,7 +142,7 @@ static const struct {
 
 START_TEST(a_window_has_the_rows_of_the_devices_heads_and_only_parts_of_rows_are_strided)
 {
-    struct lowered l = lower(QWEN, PLAN_CASES_DESKTOP, window_cases[_i].flags, decode);
+    struct lowered l = lowered_open(QWEN, PLAN_CASES_DESKTOP, window_cases[_i].flags, decode);
     double seen[2][2] = {{0}};
 
     for (size_t i = 0; i < l.program->task_count; i++) {
@@ -192,7 +161,7 @@ START_TEST(a_window_has_the_rows_of_the_devices_heads_and_only_parts_of_rows_are
     for (int d = 0; d < 2; d++)
         for (int part = 0; part < 2; part++)
             ck_assert_double_eq(seen[d][part], window_cases[_i].bytes_per_cell[d]);
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -211,7 +180,7 @@ static const struct {
 
 START_TEST(new_rows_are_cast_before_only_in_the_fork_and_only_when_quantised)
 {
-    struct lowered l = lower(QWEN, PLAN_CASES_DESKTOP, row_cases[_i].flags, prefill);
+    struct lowered l = lowered_open(QWEN, PLAN_CASES_DESKTOP, row_cases[_i].flags, prefill);
     double seen[2][2] = {{0}};
 
     for (size_t i = 0; i < l.program->task_count; i++) {
@@ -223,7 +192,7 @@ START_TEST(new_rows_are_cast_before_only_in_the_fork_and_only_when_quantised)
     for (int d = 0; d < 2; d++)
         for (int part = 0; part < 2; part++)
             ck_assert_double_eq(seen[d][part], row_cases[_i].bytes[d]);
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -248,11 +217,11 @@ static const struct {
 START_TEST(a_host_layer_delivers_two_windows_to_each_device_with_heads)
 {
     struct lowered l =
-        lower(window_counts[_i].model, PLAN_CASES_DESKTOP, window_counts[_i].flags, decode);
+        lowered_open(window_counts[_i].model, PLAN_CASES_DESKTOP, window_counts[_i].flags, decode);
 
-    ck_assert_int_eq(count_kind(l.program, TASK_KV_WINDOW), window_counts[_i].windows);
-    ck_assert_int_eq(count_kind(l.program, TASK_KV_ROWS), window_counts[_i].windows);
-    close_lowered(&l);
+    ck_assert_int_eq(lowered_count(l.program, TASK_KV_WINDOW), window_counts[_i].windows);
+    ck_assert_int_eq(lowered_count(l.program, TASK_KV_ROWS), window_counts[_i].windows);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -278,7 +247,7 @@ START_TEST(a_visit_to_the_host_serves_k_then_v_and_one_device_after_the_other)
         {TASK_KV_WINDOW, 'v', 1},
         {TASK_ATTENTION, 0, 0},
     };
-    struct lowered l = lower(QWEN, PLAN_CASES_DESKTOP, "-sm tensor -nkvo", decode);
+    struct lowered l = lowered_open(QWEN, PLAN_CASES_DESKTOP, "-sm tensor -nkvo", decode);
     const struct program_task *task = l.program->tasks;
 
     while (task->kind != TASK_SPLIT)
@@ -289,7 +258,7 @@ START_TEST(a_visit_to_the_host_serves_k_then_v_and_one_device_after_the_other)
         ck_assert_int_eq(task->device, order[i].device);
         ck_assert(task->blocking || order[i].kind == TASK_ATTENTION);
     }
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -313,7 +282,7 @@ static const struct {
 
 START_TEST(decode_launches_one_graph_a_part)
 {
-    struct lowered l = lower(QWEN, part_cases[_i].machine, part_cases[_i].flags, decode);
+    struct lowered l = lowered_open(QWEN, part_cases[_i].machine, part_cases[_i].flags, decode);
     uint32_t splits = 0, launches[2] = {0};
 
     for (size_t i = 0; i < l.program->task_count; i++) {
@@ -327,14 +296,14 @@ START_TEST(decode_launches_one_graph_a_part)
     ck_assert_uint_eq(splits, part_cases[_i].splits);
     for (int d = 0; d < 2; d++)
         ck_assert_uint_eq(launches[d], part_cases[_i].launches[d]);
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
 START_TEST(a_recurrent_state_on_the_host_comes_and_goes_once_a_layer)
 {
-    struct lowered host = lower(QWEN, PLAN_CASES_DESKTOP, "-nkvo", decode);
-    struct lowered kept = lower(QWEN, PLAN_CASES_DESKTOP, "-nkvo -rso", decode);
+    struct lowered host = lowered_open(QWEN, PLAN_CASES_DESKTOP, "-nkvo", decode);
+    struct lowered kept = lowered_open(QWEN, PLAN_CASES_DESKTOP, "-nkvo -rso", decode);
     double bytes = 0;
 
     for (size_t i = 0; i < host.program->task_count; i++)
@@ -342,13 +311,13 @@ START_TEST(a_recurrent_state_on_the_host_comes_and_goes_once_a_layer)
             bytes += host.program->tasks[i].bytes;
             ck_assert(host.program->tasks[i].pageable);
         }
-    ck_assert_int_eq(count_kind(host.program, TASK_STATE_IN), 48);
-    ck_assert_int_eq(count_kind(host.program, TASK_STATE_OUT), 48);
+    ck_assert_int_eq(lowered_count(host.program, TASK_STATE_IN), 48);
+    ck_assert_int_eq(lowered_count(host.program, TASK_STATE_OUT), 48);
     ck_assert_double_eq(bytes / (1 << 20), 149.625);
-    ck_assert_int_eq(count_kind(kept.program, TASK_STATE_IN), 0);
-    ck_assert_int_eq(count_kind(kept.program, TASK_STATE_OUT), 0);
-    close_lowered(&kept);
-    close_lowered(&host);
+    ck_assert_int_eq(lowered_count(kept.program, TASK_STATE_IN), 0);
+    ck_assert_int_eq(lowered_count(kept.program, TASK_STATE_OUT), 0);
+    lowered_close(&kept);
+    lowered_close(&host);
 }
 END_TEST
 
@@ -372,7 +341,7 @@ static const struct {
 
 START_TEST(slices_lie_in_the_rotated_order_of_the_devices)
 {
-    struct lowered l = lower(QWEN, PLAN_CASES_DESKTOP, "-sm tensor -ts 60/40", decode);
+    struct lowered l = lowered_open(QWEN, PLAN_CASES_DESKTOP, "-sm tensor -ts 60/40", decode);
     int found = 0;
 
     for (size_t i = 0; i < l.program->task_count; i++) {
@@ -387,7 +356,7 @@ START_TEST(slices_lie_in_the_rotated_order_of_the_devices)
                       (unsigned long long)task->slice.first);
     }
     ck_assert_int_eq(found, 2);
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -400,7 +369,7 @@ START_TEST(a_ubatch_without_outputs_has_no_head)
     for (int i = 0; i < COUNT(flags); i++) {
         for (uint32_t outputs = 0; outputs < 2; outputs++) {
             struct program_step step = {.tokens = 64, .outputs = outputs, .rebuild = true};
-            struct lowered l = lower(QWEN, PLAN_CASES_DESKTOP, flags[i], step);
+            struct lowered l = lowered_open(QWEN, PLAN_CASES_DESKTOP, flags[i], step);
             int products = 0, devices = i == 1 ? 2 : 1;
             double bytes = 0;
 
@@ -411,9 +380,9 @@ START_TEST(a_ubatch_without_outputs_has_no_head)
                 bytes += task->kind == TASK_LOGITS ? task->bytes : 0;
             }
             ck_assert_int_eq(products, (int)outputs * devices);
-            ck_assert_int_eq(count_kind(l.program, TASK_LOGITS), (int)outputs * devices);
+            ck_assert_int_eq(lowered_count(l.program, TASK_LOGITS), (int)outputs * devices);
             ck_assert_double_eq(bytes, 4.0 * 248320 * outputs);
-            close_lowered(&l);
+            lowered_close(&l);
         }
     }
 }
@@ -422,15 +391,15 @@ END_TEST
 START_TEST(a_step_that_does_not_sync_leaves_the_devices_running)
 {
     struct program_step step = {.tokens = 1, .outputs = 1};
-    struct lowered running = lower(QWEN, PLAN_CASES_DESKTOP, "", step);
-    struct lowered waiting = lower(QWEN, PLAN_CASES_DESKTOP, "", decode);
+    struct lowered running = lowered_open(QWEN, PLAN_CASES_DESKTOP, "", step);
+    struct lowered waiting = lowered_open(QWEN, PLAN_CASES_DESKTOP, "", decode);
     const struct program *program = waiting.program;
 
-    ck_assert_int_eq(count_kind(running.program, TASK_SYNC), 0);
-    ck_assert_int_eq(count_kind(program, TASK_SYNC), 2);
+    ck_assert_int_eq(lowered_count(running.program, TASK_SYNC), 0);
+    ck_assert_int_eq(lowered_count(program, TASK_SYNC), 2);
     ck_assert_int_eq(program->tasks[program->task_count - 1].kind, TASK_SYNC);
-    close_lowered(&waiting);
-    close_lowered(&running);
+    lowered_close(&waiting);
+    lowered_close(&running);
 }
 END_TEST
 

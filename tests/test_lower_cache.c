@@ -5,7 +5,7 @@
 
 #include "sim/memory.h"
 #include "sim/predict.h"
-#include "tests/plan_cases.h"
+#include "tests/lowered.h"
 
 #define QWEN "qwen3.8-27b:UD-Q5_K_M"
 #define MUSE "muse-glimmer-30b:Q5_K_M"
@@ -13,34 +13,6 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 static const struct program_step decode = {.tokens = 1, .outputs = 1, .sync = true};
-
-static struct program *lower(const struct plan_case *c, struct program_step step)
-{
-    struct error err = {0};
-    struct program *program = program_lower(c->placement, step, &err);
-
-    ck_assert_msg(program != NULL, "%s", err.text);
-    return program;
-}
-
-static uint32_t count_kind(const struct program *program, enum task_kind kind)
-{
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < program->task_count; i++)
-        count += program->tasks[i].kind == kind;
-    return count;
-}
-
-static bool depends_on(const struct program *program, size_t task, size_t on)
-{
-    const struct program_task *t = &program->tasks[task];
-
-    for (uint32_t i = 0; i < t->dependency_count; i++)
-        if (program->dependencies[t->dependency_first + i] == on)
-            return true;
-    return false;
-}
 
 static double generate_tokens_per_s(const char *flags)
 {
@@ -106,7 +78,7 @@ START_TEST(attention_waits_for_its_window_and_a_window_for_its_place_in_the_ring
 {
     struct plan_case c =
         plan_cases_open(rings[_i].model, PLAN_CASES_DESKTOP, rings[_i].flags, 4096);
-    struct program *program = lower(&c, decode);
+    struct program *program = lowered_program(c.placement, decode);
     uint32_t places = rings[_i].depth + 1;
 
     for (int device = 0; device < 2; device++) {
@@ -121,11 +93,12 @@ START_TEST(attention_waits_for_its_window_and_a_window_for_its_place_in_the_ring
             for (size_t i = windows[w].copied; i < attention; i++)
                 waited |= program->tasks[i].kind == TASK_WAIT &&
                           program->tasks[i].device == device &&
-                          depends_on(program, i, windows[w].copied);
+                          lowered_depends_on(program, i, windows[w].copied);
             ck_assert(waited);
             if (w >= places)
-                ck_assert(depends_on(program, windows[w].copied,
-                                     attention_of(program, device, windows[w - places].layer)));
+                ck_assert(
+                    lowered_depends_on(program, windows[w].copied,
+                                       attention_of(program, device, windows[w - places].layer)));
             else
                 ck_assert_uint_eq(program->tasks[windows[w].copied].dependency_count, 0);
         }
@@ -139,7 +112,8 @@ START_TEST(windows_are_the_same_whether_sent_ahead_or_not)
 {
     struct plan_case ahead = plan_cases_open(QWEN, PLAN_CASES_DESKTOP, HOST_CACHE "-kvd 2", 4096);
     struct plan_case blocking = plan_cases_open(QWEN, PLAN_CASES_DESKTOP, HOST_CACHE, 4096);
-    struct program *programs[] = {lower(&ahead, decode), lower(&blocking, decode)};
+    struct program *programs[] = {lowered_program(ahead.placement, decode),
+                                  lowered_program(blocking.placement, decode)};
     double bytes[2] = {0, 0};
 
     for (int p = 0; p < 2; p++)
@@ -214,14 +188,14 @@ static const struct {
 START_TEST(the_cpu_attends_when_asked_and_without_flash_attention)
 {
     struct plan_case c = plan_cases_open(QWEN, PLAN_CASES_DESKTOP, places[_i].flags, 4096);
-    struct program *program = lower(&c, decode);
-    uint32_t host_layers = count_kind(program, TASK_KV_STORE);
+    struct program *program = lowered_program(c.placement, decode);
+    uint32_t host_layers = lowered_count(program, TASK_KV_STORE);
 
-    ck_assert_uint_eq(count_kind(program, TASK_HOST_ATTENTION),
+    ck_assert_uint_eq(lowered_count(program, TASK_HOST_ATTENTION),
                       places[_i].on_host ? host_layers : 0);
     if (places[_i].on_host) {
-        ck_assert_uint_eq(count_kind(program, TASK_KV_WINDOW), 0);
-        ck_assert_uint_eq(count_kind(program, TASK_ATTENTION), 16 - host_layers);
+        ck_assert_uint_eq(lowered_count(program, TASK_KV_WINDOW), 0);
+        ck_assert_uint_eq(lowered_count(program, TASK_ATTENTION), 16 - host_layers);
     }
     program_free(program);
     plan_cases_close(&c);

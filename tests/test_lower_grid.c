@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/program.h"
-#include "tests/plan_cases.h"
+#include "tests/lowered.h"
 
 #define QWEN "qwen3.8-27b:UD-Q5_K_M"
 #define GEMMA "gemma-4-26b-a4b:Q8_0"
@@ -70,22 +69,13 @@ struct grid_case {
     char text[240];
 };
 
-static struct program *lower(const struct placement *placement, struct program_step step)
-{
-    struct error err = {0};
-    struct program *program = program_lower(placement, step, &err);
-
-    ck_assert_msg(program != NULL, "%s: %s", placement->model->name, err.text);
-    return program;
-}
-
 static struct grid_case open_case(int index)
 {
     int plan = index / COUNT(steps), step = index % COUNT(steps);
     struct grid_case grid = {
         .c = plan_cases_open(plans[plan].model, plans[plan].machine, plans[plan].flags, 4096)};
 
-    grid.program = lower(grid.c.placement, steps[step]);
+    grid.program = lowered_program(grid.c.placement, steps[step]);
     snprintf(grid.text, sizeof grid.text, "%s on %s with '%s', step %d", plans[plan].model,
              plans[plan].machine, plans[plan].flags, step);
     return grid;
@@ -414,7 +404,7 @@ START_TEST(devices_together_do_the_work_of_one)
     plan.type_k = plan.type_v = grid.c.placement->plan.type_k;
     placement = placement_new(grid.c.model, machine, &plan, 4096, &err);
     ck_assert_ptr_nonnull(placement);
-    program = lower(placement, steps[_i % COUNT(steps)]);
+    program = lowered_program(placement, steps[_i % COUNT(steps)]);
     whole = work_of(program);
     parts = work_of(grid.program);
     CHECK_SAME(grid, parts.product_flops, whole.product_flops);

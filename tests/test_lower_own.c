@@ -5,7 +5,7 @@
 
 #include "sim/feasibility.h"
 #include "sim/predict.h"
-#include "tests/plan_cases.h"
+#include "tests/lowered.h"
 
 #define LLAMA "llama-3.1-8b:Q8_0"
 #define QWEN "qwen3.8-27b:Q8_0"
@@ -17,28 +17,6 @@
 
 static const struct program_step decode = {.tokens = 1, .outputs = 1, .sync = true};
 static const struct program_step prefill = {.tokens = 512, .outputs = 1, .rebuild = true};
-
-struct lowered {
-    struct plan_case c;
-    struct program *program;
-};
-
-static struct lowered lower(const char *model, const char *machine, const char *flags,
-                            struct program_step step)
-{
-    struct lowered lowered = {.c = plan_cases_open(model, machine, flags, 4096)};
-    struct error err = {0};
-
-    lowered.program = program_lower(lowered.c.placement, step, &err);
-    ck_assert_msg(lowered.program != NULL, "%s %s: %s", model, flags, err.text);
-    return lowered;
-}
-
-static void close_lowered(struct lowered *lowered)
-{
-    program_free(lowered->program);
-    plan_cases_close(&lowered->c);
-}
 
 /* The task of a kind on a device in a layer, behind task `from`. */
 static size_t find_behind(const struct program *program, size_t from, enum task_kind kind,
@@ -58,23 +36,13 @@ static size_t find(const struct program *program, enum task_kind kind, int devic
     return find_behind(program, 0, kind, device, layer);
 }
 
-static bool depends_on(const struct program *program, size_t task, size_t on)
-{
-    const struct program_task *t = &program->tasks[task];
-
-    for (uint32_t i = 0; i < t->dependency_count; i++)
-        if (program->dependencies[t->dependency_first + i] == on)
-            return true;
-    return false;
-}
-
 /* Whether device `device` waits for task `on` somewhere before task `before`. */
 static bool waits_before(const struct program *program, int device, size_t on, size_t before)
 {
     for (size_t i = on; i < before; i++)
         if (program->tasks[i].kind == TASK_WAIT && program->tasks[i].device == device &&
             program->tasks[i].queues == UINT64_C(1) << program_queue_compute((uint32_t)device) &&
-            depends_on(program, i, on))
+            lowered_depends_on(program, i, on))
             return true;
     return false;
 }
@@ -102,7 +70,7 @@ START_TEST(nothing_blocks_between_the_embeddings_and_the_end_when_all_is_on_devi
         int blocking = 0;
 
         step.sync = true;
-        l = lower(LLAMA, device_plans[_i].machine, device_plans[_i].flags, step);
+        l = lowered_open(LLAMA, device_plans[_i].machine, device_plans[_i].flags, step);
         for (size_t i = 0; i < l.program->task_count; i++) {
             const struct program_task *task = &l.program->tasks[i];
 
@@ -113,7 +81,7 @@ START_TEST(nothing_blocks_between_the_embeddings_and_the_end_when_all_is_on_devi
             blocking += task->blocking;
         }
         ck_assert_int_eq(blocking, 1 + device_plans[_i].syncs);
-        close_lowered(&l);
+        lowered_close(&l);
     }
 }
 END_TEST
@@ -121,8 +89,8 @@ END_TEST
 START_TEST(a_run_between_inputs_is_one_launch_over_sums_waits_and_copies_between_devices)
 {
     for (int rebuild = 0; rebuild < 2; rebuild++) {
-        struct lowered l = lower(LLAMA, device_plans[_i].machine, device_plans[_i].flags,
-                                 rebuild ? prefill : decode);
+        struct lowered l = lowered_open(LLAMA, device_plans[_i].machine, device_plans[_i].flags,
+                                        rebuild ? prefill : decode);
         uint32_t launches = 0;
 
         for (size_t i = 0; i < l.program->task_count; i++) {
@@ -134,7 +102,7 @@ START_TEST(a_run_between_inputs_is_one_launch_over_sums_waits_and_copies_between
                 launches += task->launches;
         }
         ck_assert_uint_eq(launches, device_plans[_i].launches);
-        close_lowered(&l);
+        lowered_close(&l);
     }
 }
 END_TEST
@@ -156,7 +124,8 @@ static const struct {
 
 START_TEST(the_inputs_of_a_device_are_one_task_on_its_compute_queue)
 {
-    struct lowered l = lower(inputs[_i].model, inputs[_i].machine, inputs[_i].flags, prefill);
+    struct lowered l =
+        lowered_open(inputs[_i].model, inputs[_i].machine, inputs[_i].flags, prefill);
     size_t index = find(l.program, TASK_INPUT, inputs[_i].device, -1);
     const struct program_task *task = &l.program->tasks[index];
 
@@ -169,7 +138,7 @@ START_TEST(the_inputs_of_a_device_are_one_task_on_its_compute_queue)
     for (size_t i = index + 1; i < l.program->task_count; i++)
         ck_assert(l.program->tasks[i].kind != TASK_INPUT ||
                   l.program->tasks[i].device != inputs[_i].device);
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -198,7 +167,8 @@ static const struct {
 START_TEST(products_of_one_input_and_type_are_one_launch_of_up_to_8_tokens)
 {
     struct program_step step = {.tokens = layer_kernels[_i].tokens, .outputs = 1};
-    struct lowered l = lower(layer_kernels[_i].model, ONE_CARD, layer_kernels[_i].flags, step);
+    struct lowered l =
+        lowered_open(layer_kernels[_i].model, ONE_CARD, layer_kernels[_i].flags, step);
     const uint32_t *expected = layer_kernels[_i].kernels;
 
     for (size_t i = 0; i < l.program->task_count; i++) {
@@ -212,7 +182,7 @@ START_TEST(products_of_one_input_and_type_are_one_launch_of_up_to_8_tokens)
         expected++;
     }
     ck_assert_uint_eq(*expected, 0);
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -220,7 +190,7 @@ END_TEST
  * not those that were quantised last. */
 START_TEST(activations_are_quantised_where_they_are_made_unless_others_came_between)
 {
-    struct lowered l = lower("qwen3.6-35b-a3b:Q8_0", ONE_CARD, OWN, decode);
+    struct lowered l = lowered_open("qwen3.6-35b-a3b:Q8_0", ONE_CARD, OWN, decode);
     bool shared = false;
 
     for (size_t i = 0; i < l.program->task_count; i++) {
@@ -239,7 +209,7 @@ START_TEST(activations_are_quantised_where_they_are_made_unless_others_came_betw
         }
     }
     ck_assert(shared);
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -249,13 +219,13 @@ START_TEST(sums_over_devices_are_fixed_point_of_any_size)
 
     for (int i = 0; i < COUNT(tokens); i++) {
         struct program_step step = {.tokens = tokens[i], .outputs = 1};
-        struct lowered l = lower(LLAMA, PLAN_CASES_DESKTOP, OWN "-sm tensor", step);
+        struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, OWN "-sm tensor", step);
         const struct program_task *task = &l.program->tasks[find(l.program, TASK_ALL_REDUCE, 0, 0)];
 
         ck_assert_double_eq(task->bytes, 8.0 * 4096 * tokens[i]);
         ck_assert_uint_eq(task->kernels, 0);
         ck_assert_uint_eq(task->launches, 0);
-        close_lowered(&l);
+        lowered_close(&l);
     }
 }
 END_TEST
@@ -297,7 +267,7 @@ static uint32_t windows_of(const struct program *program, int device, struct win
 
 START_TEST(a_window_waits_for_the_attention_that_reads_its_place)
 {
-    struct lowered l = lower(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, decode);
+    struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, decode);
 
     for (int device = 0; device < 2; device++) {
         struct window windows[64];
@@ -318,19 +288,19 @@ START_TEST(a_window_waits_for_the_attention_that_reads_its_place)
                     continue;
                 before =
                     find(l.program, TASK_ATTENTION, device, windows[w - caches[_i].places].layer);
-                ck_assert(depends_on(l.program, copy, before));
+                ck_assert(lowered_depends_on(l.program, copy, before));
                 /* right behind it, so that the graph behind does not have to end first */
                 ck_assert_uint_le(copy - before, 2);
             }
         }
     }
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
 START_TEST(new_rows_go_into_the_window_on_the_device_and_to_the_host_beside_attention)
 {
-    struct lowered l = lower(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, decode);
+    struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, decode);
     const struct program *program = l.program;
 
     for (int layer = 0; layer < 32; layer++)
@@ -349,11 +319,11 @@ START_TEST(new_rows_go_into_the_window_on_the_device_and_to_the_host_beside_atte
             ck_assert(!program->tasks[rows].blocking);
             ck_assert_uint_eq(program->tasks[rows].queues,
                               UINT64_C(1) << program_queue_copy_out((uint32_t)device));
-            ck_assert(depends_on(program, rows, rope));
+            ck_assert(lowered_depends_on(program, rows, rope));
             ck_assert_double_eq(program->tasks[rows].bytes,
                                 4.0 * 128 * l.c.placement->slices[layer].kv_heads[device]);
         }
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -361,7 +331,7 @@ END_TEST
  * its next K only when the ones before have left. */
 START_TEST(rows_are_stored_a_layer_later_and_not_overwritten_before)
 {
-    struct lowered l = lower(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, decode);
+    struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, decode);
     const struct program *program = l.program;
 
     for (int layer = 0; layer < 32; layer++) {
@@ -377,7 +347,7 @@ START_TEST(rows_are_stored_a_layer_later_and_not_overwritten_before)
             devices++;
             rows = find(program, TASK_KV_ROWS, device, layer);
             rows = find_behind(program, rows + 1, TASK_KV_ROWS, device, layer); /* V */
-            ck_assert(depends_on(program, store, rows));
+            ck_assert(lowered_depends_on(program, store, rows));
             if (layer == 31 ||
                 !placement_has_layer(l.c.placement, (uint32_t)layer + 1, (uint32_t)device))
                 continue;
@@ -388,13 +358,13 @@ START_TEST(rows_are_stored_a_layer_later_and_not_overwritten_before)
         }
         ck_assert_uint_eq(program->tasks[store].dependency_count, devices);
     }
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
 START_TEST(only_what_the_host_attends_with_is_waited_for)
 {
-    struct lowered l = lower(LLAMA, PLAN_CASES_DESKTOP, HOST_CACHE "-sm tensor -ah", decode);
+    struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, HOST_CACHE "-sm tensor -ah", decode);
     const enum task_kind kinds[] = {TASK_KV_ROWS,  TASK_KV_ROWS,        TASK_KV_ROWS,
                                     TASK_KV_ROWS,  TASK_ACTIVATIONS,    TASK_ACTIVATIONS,
                                     TASK_KV_STORE, TASK_HOST_ATTENTION, TASK_INPUT,
@@ -407,10 +377,10 @@ START_TEST(only_what_the_host_attends_with_is_waited_for)
         ck_assert_int_eq(task->kind, kinds[i]);
         ck_assert(task->blocking == (i >= 4 && i < 8));
     }
-    ck_assert(depends_on(l.program, at + 4, find(l.program, TASK_ROPE, 0, 3)));
-    ck_assert(depends_on(l.program, at + 5, find(l.program, TASK_ROPE, 1, 3)));
-    ck_assert(depends_on(l.program, at + 9, at + 8));
-    close_lowered(&l);
+    ck_assert(lowered_depends_on(l.program, at + 4, find(l.program, TASK_ROPE, 0, 3)));
+    ck_assert(lowered_depends_on(l.program, at + 5, find(l.program, TASK_ROPE, 1, 3)));
+    ck_assert(lowered_depends_on(l.program, at + 9, at + 8));
+    lowered_close(&l);
 }
 END_TEST
 
@@ -419,7 +389,7 @@ END_TEST
 START_TEST(states_come_before_the_window_behind_them_and_are_there_for_the_next_step)
 {
     struct program_step step = prefill;
-    struct lowered l = lower(QWEN, ONE_CARD, OWN "-nkvo", step);
+    struct lowered l = lowered_open(QWEN, ONE_CARD, OWN "-nkvo", step);
     const struct program_task *last = &l.program->tasks[l.program->task_count - 1];
 
     for (int layer = 0; layer < 64; layer++) {
@@ -432,12 +402,13 @@ START_TEST(states_come_before_the_window_behind_them_and_are_there_for_the_next_
         delta = find(l.program, TASK_DELTA_NET, 0, layer);
         ck_assert(!l.program->tasks[in].blocking && !l.program->tasks[out].blocking);
         ck_assert(waits_before(l.program, 0, in, delta));
-        ck_assert(depends_on(l.program, out, find_behind(l.program, delta, TASK_MATMUL, 0, layer)));
+        ck_assert(lowered_depends_on(l.program, out,
+                                     find_behind(l.program, delta, TASK_MATMUL, 0, layer)));
         ck_assert_uint_lt(in, find(l.program, TASK_KV_WINDOW, 0, layer / 4 * 4 + 3));
     }
     ck_assert_int_eq(last->kind, TASK_SYNC);
     ck_assert_uint_eq(last->queues, UINT64_C(1) << program_queue_copy_out(0));
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
@@ -453,21 +424,21 @@ START_TEST(experts_on_the_host_wait_until_their_last_sums_have_left)
     plan.n_cpu_moe = 30;
     placement = placement_new(c.model, c.machine, &plan, 4096, &err);
     ck_assert_msg(placement != NULL, "%s", err.text);
-    program = program_lower(placement, decode, &err);
+    program = lowered_program(placement, decode);
     for (size_t i = 0; i < program->task_count; i++) {
         const struct program_task *task = &program->tasks[i];
 
         if (task->kind == TASK_INPUT && task->layer >= 0) {
             ck_assert(!task->blocking);
             ck_assert_int_eq(task[1].kind, TASK_WAIT);
-            ck_assert(depends_on(program, i + 1, i));
+            ck_assert(lowered_depends_on(program, i + 1, i));
             sent = i;
         }
         if (task->kind != TASK_HOST_LAYER)
             continue;
         ck_assert_int_eq(task[-1].kind, TASK_ACTIVATIONS);
         ck_assert(task[-1].blocking);
-        ck_assert(experts++ == 0 || depends_on(program, i, sent));
+        ck_assert(experts++ == 0 || lowered_depends_on(program, i, sent));
     }
     ck_assert_uint_eq(experts, 2 * 30);
     program_free(program);
@@ -480,7 +451,7 @@ END_TEST
 START_TEST(a_head_on_the_host_reads_what_the_hidden_rows_have_joined)
 {
     struct program_step step = {.tokens = 64, .outputs = 1, .hidden = true, .sync = true};
-    struct lowered l = lower(LLAMA, ONE_CARD, OWN "-ngl 0", step);
+    struct lowered l = lowered_open(LLAMA, ONE_CARD, OWN "-ngl 0", step);
     size_t head = find(l.program, TASK_HOST_LAYER, PROGRAM_AT_HOST, -1);
     const struct program_task *hidden = &l.program->tasks[head - 2], *copy = hidden + 1;
 
@@ -491,7 +462,7 @@ START_TEST(a_head_on_the_host_reads_what_the_hidden_rows_have_joined)
     }
     ck_assert_int_eq(l.program->ops[hidden->op_first].kind, OP_FINISH);
     ck_assert_int_eq(l.program->ops[copy->op_first].kind, OP_COPY);
-    close_lowered(&l);
+    lowered_close(&l);
 }
 END_TEST
 
