@@ -281,7 +281,7 @@ static size_t make_cells(const struct bench_output *output, const struct bench_r
     add_cell(cells, &count, "size", 10, true, text);
     snprintf(text, sizeof text, "%.2f B", (double)result->model->params / 1e9);
     add_cell(cells, &count, "params", 10, true, text);
-    add_cell(cells, &count, "backend", -7, true, "CUDA");
+    add_cell(cells, &count, "backend", -7, true, result->on_cpu ? "CPU" : "CUDA");
     count = plan_cells(cells, count, &output->columns, result);
     test_name(result, text, sizeof text);
     add_cell(cells, &count, "test", 15, true, text);
@@ -364,7 +364,7 @@ static void set_build_and_model(json_t *object, const struct bench_result *resul
     SET("cpu_info", json_string(result->machine->host.cpu));
     gpu_info(result, text, sizeof text);
     SET("gpu_info", json_string(text));
-    SET("backends", json_string("CUDA"));
+    SET("backends", json_string(result->on_cpu ? "CPU" : "CUDA"));
     SET("model_filename", json_string(result->model_filename));
     model_type(result, text, sizeof text);
     SET("model_type", json_string(text));

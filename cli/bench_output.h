@@ -33,6 +33,7 @@ struct bench_result {
     uint32_t n_prompt, n_gen, n_depth, reps;
     double time_s;     /* predicted */
     double *samples_s; /* (reps) measured; NULL: not. Owned by the run */
+    bool on_cpu;       /* they are what a CPU took to execute the devices' parts */
     struct timing_bound bound;
     struct memory_account memory;
     double device_mib[MACHINE_DEVICES_MAX]; /* by device of the whole machine; below 0: not used */
