@@ -51,8 +51,9 @@ int cli_read_whole(const char *command, const char *flag, const char *text, long
 
     *value = strtol(text, &end, 10);
     if (end == text || *end != '\0' || *value < min || *value > max)
-        return cli_wrong_call(command, "%s %s: a whole number from %ld to %ld is accepted", flag,
-                              text, min, max);
+        return cli_wrong_call(command, "%s %s: a whole number from %ld to %ld is accepted%s", flag,
+                              text, min, max,
+                              strchr(text, ',') != NULL ? "; lists are for 'lopside bench'" : "");
     return CLI_OK;
 }
 

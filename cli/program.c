@@ -192,35 +192,22 @@ static int run(const struct options *options, struct error *err)
 
 enum { OPTION_LAYER = 1, OPTION_SHARES, OPTION_TIMES, OPTION_OPERATIONS };
 
-static int read_number(const char *flag, const char *text, long min, long max, long *value)
-{
-    char *end;
-
-    *value = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || *value < min || *value > max)
-        return cli_wrong_call("program",
-                              "%s %s: a whole number from %ld to %ld is accepted; "
-                              "lists are for 'lopside bench'",
-                              flag, text, min, max);
-    return CLI_OK;
-}
-
 static int take_option(void *context, int option, const char *argument)
 {
     struct options *options = context;
 
     switch (option) {
     case 'p':
-        return read_number("-p", argument, 1, 1 << 28, &options->prompt);
+        return cli_read_whole("program", "-p", argument, 1, 1 << 28, &options->prompt);
     case 'n':
         options->generates = true;
         return strcmp(argument, "1") == 0
                    ? CLI_OK
                    : cli_wrong_call("program", "-n %s: a step generates one token", argument);
     case 'd':
-        return read_number("-d", argument, 0, 1 << 28, &options->depth);
+        return cli_read_whole("program", "-d", argument, 0, 1 << 28, &options->depth);
     case OPTION_LAYER:
-        return read_number("--layer", argument, 0, 1 << 20, &options->layer);
+        return cli_read_whole("program", "--layer", argument, 0, 1 << 20, &options->layer);
     default:
         options->shares |= option == OPTION_SHARES;
         options->times |= option == OPTION_TIMES;
