@@ -29,4 +29,10 @@ uint64_t cuda_allocations(void);
  */
 int cuda_allocate(void **bytes, size_t size, int device, const char *what, struct error *err);
 
+/** Bytes up to where the next thing in one allocation may lie, as cuda_allocate() aligns. */
+static inline size_t cuda_padded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
 #endif

@@ -9,11 +9,6 @@ extern "C" {
 #include "ref/arith.h"
 }
 
-static size_t padded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 static const struct cuda_weight *weight_of(struct cuda_executor *executor,
                                            const struct program_op *op, struct error *err)
 {
@@ -244,7 +239,7 @@ int cuda_experts_partial_op(struct cuda_executor *executor, const struct program
         sums == nullptr)
         return -1;
     product.limit = arith_limit(product.weight->groups_total * used);
-    parts = padded(product.tokens * op->rows * sizeof(int64_t));
+    parts = cuda_padded(product.tokens * op->rows * sizeof(int64_t));
     scratch = (char *)cuda_scratch_of(executor, op->out.space,
                                       parts + cuda_matmul_scratch(&product), err);
     if (scratch == nullptr)
@@ -278,7 +273,7 @@ int cuda_shared_gate_op(struct cuda_executor *executor, const struct program_op 
     if (product.weight == nullptr || product.x == nullptr || a == nullptr || y == nullptr)
         return -1;
     product.limit = arith_limit(product.weight->groups_total);
-    gates = padded(product.tokens * sizeof(float));
+    gates = cuda_padded(product.tokens * sizeof(float));
     scratch = (char *)cuda_scratch_of(executor, op->out.space,
                                       gates + cuda_matmul_scratch(&product), err);
     if (scratch == nullptr)

@@ -78,11 +78,6 @@ __global__ void plan_tiles(struct launch_stamp stamp, const struct program_route
 
 /* ---- scratch ---- */
 
-static size_t padded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 uint32_t matmul_tile_count(const struct cuda_product *product)
 {
     uint64_t tiles = ((uint64_t)product->tokens + MATMUL_TILE - 1) / MATMUL_TILE;
@@ -106,19 +101,19 @@ static size_t cut_scratch(const struct cuda_product *product, char *scratch,
 
     if (arith_type_is_quantised(product->weight->type)) {
         inputs->q = (int8_t *)(scratch + used);
-        used += padded(values);
+        used += cuda_padded(values);
         inputs->scales = (float *)(scratch + used);
-        used += padded(values / ARITH_BLOCK * sizeof(float));
+        used += cuda_padded(values / ARITH_BLOCK * sizeof(float));
         inputs->block_sums = (int *)(scratch + used);
-        used += padded(values / ARITH_BLOCK * sizeof(int));
+        used += cuda_padded(values / ARITH_BLOCK * sizeof(int));
     }
     if (product->routes != nullptr && uses_tiles(product)) {
         inputs->tiles.count = (uint32_t *)(scratch + used);
-        used += padded(sizeof(uint32_t));
+        used += cuda_padded(sizeof(uint32_t));
         inputs->tiles.order = (uint32_t *)(scratch + used);
-        used += padded(product->tokens * sizeof(uint32_t));
+        used += cuda_padded(product->tokens * sizeof(uint32_t));
         inputs->tiles.list = (struct matmul_tile *)(scratch + used);
-        used += padded(matmul_tile_count(product) * sizeof(struct matmul_tile));
+        used += cuda_padded(matmul_tile_count(product) * sizeof(struct matmul_tile));
     }
     return used;
 }
