@@ -9,7 +9,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { ENTRIES = 64, SHORTEST = 4 };
+enum { ENTRIES = 64, SHORTEST = 4, AHEAD = 32, LONG = 3 * AHEAD };
 
 namespace
 {
@@ -28,6 +28,7 @@ struct entry {
 struct cuda_graphs {
     struct entry entries[ENTRIES];
     uint64_t time;
+    size_t cut_first, rest_begin; /* of the last run that was cut; the rest waits for what it may */
 };
 
 struct cuda_graphs *cuda_graphs_new(struct error *err)
@@ -78,7 +79,7 @@ static bool is_capturable(const struct program *program, const struct program_ta
     return is_devices(program, task);
 }
 
-/* A run begins where something before it is awaited: the whole graph would wait for it. */
+/* A run begins where something before `first` is awaited: the whole graph would wait for it. */
 static bool awaits_before(const struct program *program, size_t task, size_t first)
 {
     const struct program_task *this_one = &program->tasks[task];
@@ -89,17 +90,38 @@ static bool awaits_before(const struct program *program, size_t task, size_t fir
     return false;
 }
 
+/* A short run goes ahead of a long one, so that GPUs do not idle while that is launched. It ends
+ * before a norm: what other tasks need of those before may be known within a run alone. */
+static size_t cut_long_run(const struct program *program, size_t first, size_t end)
+{
+    size_t cut = first + AHEAD;
+
+    if (end - first < LONG)
+        return end;
+    while (cut < end && program->tasks[cut].kind != TASK_NORM)
+        cut++;
+    return cut;
+}
+
 size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first)
 {
     const struct program *program = executor->program;
-    size_t end = first;
+    struct cuda_graphs *graphs = executor->graphs;
+    size_t end = first, from = first, cut;
 
-    if (executor->graphs == nullptr)
+    if (graphs == nullptr)
         return first;
+    if (first > 0 && first == graphs->rest_begin)
+        from = graphs->cut_first;
     while (end < program->task_count && is_capturable(program, &program->tasks[end]) &&
-           (end == first || !awaits_before(program, end, first)))
+           (end == first || !awaits_before(program, end, from)))
         end++;
-    return end - first >= SHORTEST ? end : first;
+    if (end - first < SHORTEST)
+        return first;
+    cut = from < first ? end : cut_long_run(program, first, end);
+    graphs->cut_first = first;
+    graphs->rest_begin = cut < end ? cut : 0;
+    return cut;
 }
 
 /* ---- what a launch depends on ---- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cuda/cuda_check.h"
+#include "cuda/cuda_synth.h"
 
 extern "C" {
 #include "ref/arith.h"
@@ -212,23 +213,33 @@ static int copy_up(const struct cuda_weights *weights, struct part *part, const 
                : 0;
 }
 
+static size_t packed_bytes(const struct packing *p)
+{
+    return p->matrices * p->rows * p->segments * p->piece_bytes;
+}
+
+/* Whether the part is one piece of the tensor, from byte *first on. */
+static bool is_together(const struct packing *p, size_t *first)
+{
+    bool whole = packed_bytes(p) == p->matrices * p->matrix_bytes;
+
+    *first = whole ? 0 : p->first_bytes;
+    return whole || p->matrices * p->rows * p->segments == 1;
+}
+
 /* Pieces that lie together are copied from where they are. */
 static int bring(const struct cuda_weights *weights, struct part *part,
-                 const struct packing *packing, int device, struct error *err)
+                 const struct packing *packing, struct error *err)
 {
     const char *from = (const char *)weights_tensor(weights->weights, (size_t)part->tensor, err);
-    size_t bytes = packing->matrices * packing->rows * packing->segments * packing->piece_bytes;
-    bool whole = bytes == packing->matrices * packing->matrix_bytes;
-    bool together = packing->matrices * packing->rows * packing->segments == 1;
-    char *packed = nullptr;
+    size_t bytes = packed_bytes(packing), first;
+    char *packed;
     int status;
 
-    if (from == nullptr || cuda_check(cudaSetDevice(part->gpu), "cudaSetDevice", err) != 0 ||
-        cuda_allocate((void **)&part->weight.data, bytes + 256, device,
-                      weights->model->tensors[part->tensor].name, err) != 0)
+    if (from == nullptr)
         return -1;
-    if (whole || together)
-        return copy_up(weights, part, from + (whole ? 0 : packing->first_bytes), bytes, false, err);
+    if (is_together(packing, &first))
+        return copy_up(weights, part, from + first, bytes, false, err);
     packed = (char *)malloc(bytes + 1);
     if (packed == nullptr)
         return error_set(err, ERROR_MEMORY, "no memory to pack %zu bytes of weights", bytes);
@@ -236,6 +247,66 @@ static int bring(const struct cuda_weights *weights, struct part *part,
     status = copy_up(weights, part, packed, bytes, true, err);
     free(packed);
     return status;
+}
+
+/* ---- making ---- */
+
+/* Pieces of a tensor on the GPU. */
+static int pack_pieces(const struct packing *p, const char *from, char *to, struct error *err)
+{
+    for (uint64_t m = 0; m < p->matrices; m++)
+        for (uint64_t s = 0; s < p->segments; s++)
+            if (cuda_check(cudaMemcpy2DAsync(
+                               to + (m * p->rows * p->segments + s) * p->piece_bytes,
+                               p->segments * p->piece_bytes,
+                               from + m * p->matrix_bytes + s * p->segment_bytes + p->first_bytes,
+                               p->rows > 1 ? p->row_bytes : p->piece_bytes, p->piece_bytes, p->rows,
+                               cudaMemcpyDeviceToDevice, nullptr),
+                           "cudaMemcpy2DAsync", err) != 0)
+                return -1;
+    return 0;
+}
+
+/* Synthetic weights are made on the GPU, from the whole tensor where pieces lie apart. */
+static int make(const struct cuda_weights *weights, struct part *part,
+                const struct packing *packing, const struct synth *synth, int device,
+                struct error *err)
+{
+    const struct model_tensor *tensor = &weights->model->tensors[part->tensor];
+    uint64_t block = tensor_type_info(tensor->type)->block_bytes;
+    size_t first;
+    void *whole = nullptr;
+    int status;
+
+    if (is_together(packing, &first))
+        return cuda_synth(synth, first / block, packed_bytes(packing) / block,
+                          (void *)part->weight.data, nullptr, err);
+    if (cuda_allocate(&whole, tensor->bytes, device, tensor->name, err) != 0)
+        return -1;
+    status = cuda_synth(synth, 0, tensor->bytes / block, whole, nullptr, err);
+    if (status == 0)
+        status = pack_pieces(packing, (const char *)whole, (char *)part->weight.data, err);
+    if (cuda_check(cudaStreamSynchronize(nullptr), "making weights", err) != 0)
+        status = -1;
+    cudaFree(whole);
+    return status;
+}
+
+/* What is kept on the GPU need not come over its link where it can be made. */
+static int fill(const struct cuda_weights *weights, struct part *part,
+                const struct packing *packing, int device, struct error *err)
+{
+    const struct synth *synth = weights_synth(weights->weights, (size_t)part->tensor);
+
+    if (cuda_check(cudaSetDevice(part->gpu), "cudaSetDevice", err) != 0 ||
+        cuda_allocate((void **)&part->weight.data, packed_bytes(packing) + 256, device,
+                      weights->model->tensors[part->tensor].name, err) != 0)
+        return -1;
+    if (synth == nullptr || part->device >= 0 || tensor_type_info(synth->type)->block_elements == 1)
+        return bring(weights, part, packing, err);
+    if (make(weights, part, packing, synth, device, err) != 0)
+        return -1;
+    return cuda_check(cudaStreamSynchronize(nullptr), "making weights", err);
 }
 
 /* What is kept is packed for the fast kernels where they take it, and then not needed as it was. */
@@ -294,7 +365,7 @@ const struct cuda_weight *cuda_weights_part(struct cuda_weights *weights, int de
     part->slice = slice;
     part->rows = rows;
     if (describe(weights, tensor, slice, rows, &part->weight, &packing, err) != 0 ||
-        bring(weights, part, &packing, device, err) != 0 ||
+        fill(weights, part, &packing, device, err) != 0 ||
         pack_fast(weights, part, device, err) != 0) {
         free_part(part);
         return nullptr;

@@ -13,6 +13,8 @@ enum {
     EARLY = 64,          /* rows of V that are copied beside K */
     EARLY_TOKENS = 8,    /* up to so many, rows come before the kernels before have ended */
     STATIC_BYTES = 2048, /* of shared memory, at most */
+    /* Blocks of one chunk leave room for one of the next product, which is loading weights. */
+    BESIDE_BYTES = 32 << 10,
     DIM_MAX = 1024,
     TILE_TOKENS = 33, /* from so many on, in tiles, of heads up to TILE_DIM values, ... */
     TILE_ROWS = 8192, /* ... and of so many query heads x chunks */
@@ -32,7 +34,7 @@ struct chunk_cut {
     uint32_t heads; /* of a block */
     uint32_t parts; /* blocks of a KV head */
     uint32_t rows, early, later;
-    bool ahead;     /* all rows have room, and those of earlier steps come ahead */
+    bool ahead;     /* where all rows have room, those of earlier steps come ahead */
     uint32_t query; /* floats from head to head */
     uint32_t k_bytes, v_bytes;
 };
@@ -45,7 +47,8 @@ struct chunk_job {
     uint32_t kv;    /* of the cache */
     uint32_t chunk; /* of the token's */
     uint32_t count; /* positions that take part */
-    uint32_t old;   /* the first so many rows are those of earlier steps */
+    bool ahead;     /* the first `old` rows, those of earlier steps, are on their way */
+    uint32_t old;
     const float *query;
     float *weights; /* (heads, WEIGHTS): scores first */
     char *k, *v;
@@ -394,7 +397,7 @@ static __device__ void load_and_score(const attend_part &p, const chunk_cut &cut
     for (uint32_t j = 0; j == 0 || j < job.count; j += cut.rows) {
         const uint32_t rows = job.count - j < cut.rows ? job.count - j : cut.rows;
 
-        if (cut.ahead) {
+        if (job.ahead) {
             load_rows(p, job, job.old, job.count);
         } else {
             attend_copy(p.k, job.kv, job.rows + j, rows, job.k);
@@ -451,8 +454,9 @@ __global__ void __launch_bounds__(THREADS, 2)
     job.k = (char *)(job.weights + cut.heads * WEIGHTS);
     job.v = job.k + cut.k_bytes;
     job.count = attend_rows(a, token->sequence, first, from, position, rows, warp_counts, nullptr);
-    job.old = cut.ahead ? count_old(a, token->sequence, first, from, position) : 0;
-    if (cut.ahead)
+    job.ahead = cut.ahead && job.count <= cut.early;
+    job.old = job.ahead ? count_old(a, token->sequence, first, from, position) : 0;
+    if (job.ahead)
         load_rows(p, job, 0, job.old);
     launch_wait(stamp);
     for (uint32_t i = threadIdx.x; i < cut.heads * cut.query; i += THREADS) {
@@ -737,16 +741,17 @@ static struct chunk_cut cut_of(const struct attend_part *p, uint32_t limit, uint
     cut.heads = (group + cut.parts - 1) / cut.parts;
     cut.parts = (group + cut.heads - 1) / cut.heads;
     cut.query = (a->dim_k + 7) / 8 * 8;
-    cut.rows = CHUNK;
-    cut.early = CHUNK;
-    cut.ahead = a->token_count <= EARLY_TOKENS && p->v.dim <= CHUNK &&
-                others * cut.parts <= FEW_BLOCKS && (*bytes = shared_bytes(p, &cut)) <= limit;
-    if (cut.ahead)
+    cut.ahead =
+        a->token_count <= EARLY_TOKENS && p->v.dim <= CHUNK && others * cut.parts <= FEW_BLOCKS;
+    cut.rows = cut.early = CHUNK;
+    if (cut.ahead && p->chunks > 1 && (*bytes = shared_bytes(p, &cut)) <= limit)
         return cut;
+    if (cut.ahead && p->chunks == 1 && limit > BESIDE_BYTES)
+        limit = BESIDE_BYTES;
     cut.early = EARLY;
     while ((*bytes = shared_bytes(p, &cut)) > limit && cut.rows > 1) {
         cut.rows /= 2;
-        cut.early = cut.early > 1 ? cut.early / 2 : 1;
+        cut.early = cut.early > 1 && cut.early > cut.rows / 2 ? cut.early / 2 : cut.early;
     }
     return cut;
 }

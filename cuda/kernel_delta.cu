@@ -281,7 +281,7 @@ enum {
  * each head, then of each head beta and decay. Tiles of tokens follow each other in a ring. */
 template <int DIM, int HEADS> struct slots {
     static constexpr int TILE = DIM > 128 ? 4 : 8;
-    static constexpr int COUNT = TILE * TILES;
+    static constexpr int COUNT = TILE * TILES; /* of a ring; FEW tokens take as many */
     static constexpr int K = DIM, VALUES = 2 * DIM, GATES = VALUES + HEADS * ROWS;
     static constexpr int SIZE = GATES + (2 * HEADS + 3) / 4 * 4;
 };
@@ -593,8 +593,9 @@ __global__ void __launch_bounds__(PREPARED ? THREADS + WARP : THREADS, 1)
 {
     using slots = slots<DIM, HEADS>;
     constexpr int EACH = DIM / LANES;
-    __shared__ __align__(16) float ring[slots::COUNT * slots::SIZE];
-    __shared__ uint32_t lists[PREPARED ? 1 : THREADS / WARP][slots::COUNT];
+    constexpr uint32_t COUNT = PREPARED ? slots::COUNT : FEW;
+    __shared__ __align__(16) float ring[COUNT * slots::SIZE];
+    __shared__ uint32_t lists[PREPARED ? 1 : THREADS / WARP][COUNT];
     const uint32_t lane = threadIdx.x % LANES, sequence = blockIdx.z;
     const uint32_t k_head = blockIdx.x % d.k_heads;
     const struct block block = {k_head, k_head + blockIdx.x / d.k_heads * HEADS * d.k_heads,
@@ -648,7 +649,7 @@ __global__ void __launch_bounds__(PREPARED ? THREADS + WARP : THREADS, 1)
         for (uint32_t j = 0; j < slots::TILE && left > 0; j++) {
             const uint32_t at = tile % TILES * slots::TILE + j;
             /* Behind the last token it is any slot, and what comes of it is of no use. */
-            const float *behind = ring + (at + 1 < slots::COUNT ? at + 1 : 0) * slots::SIZE;
+            const float *behind = ring + (at + 1 < COUNT ? at + 1 : 0) * slots::SIZE;
             float result[HEADS], mine = 0.0f;
 
             change_rows<DIM, HEADS>(rows);

@@ -8,16 +8,13 @@ enum { WARPS = 4, EACH_MAX = CUDA_HEADS_DIM_MAX / 32 };
 
 /* The scale of a norm, by arith_sum_squares(): lanes beyond the head are 0, which changes no sum
  * of squares. */
-static __device__ float norm_scale(const float *head, uint32_t dim, float eps)
+static __device__ float norm_scale(const float (&head)[EACH_MAX], uint32_t dim, float eps)
 {
     float sums[EACH_MAX];
 
 #pragma unroll
-    for (uint32_t k = 0; k < EACH_MAX; k++) {
-        float value = k * 32 < dim ? head[k * 32 + threadIdx.x % 32] : 0.0f;
-
-        sums[k] = fmaf(value, value, 0.0f);
-    }
+    for (uint32_t k = 0; k < EACH_MAX; k++)
+        sums[k] = k * 32 < dim ? fmaf(head[k], head[k], 0.0f) : 0.0f;
 #pragma unroll
     for (uint32_t s = EACH_MAX / 2; s > 0; s /= 2)
 #pragma unroll
@@ -94,37 +91,54 @@ __global__ void __launch_bounds__(WARPS * 32)
 
     const bool is_query = h < heads.query.heads;
     const bool is_value = h >= heads.query.heads + heads.key.heads;
+    const struct cuda_head_rows &rows = is_query ? heads.query : is_value ? heads.value : heads.key;
     struct angles angles;
+    float weight[EACH_MAX];
 
+    if (!is_query)
+        h -= heads.query.heads + (is_value ? heads.key.heads : 0);
     launch_next();
+#pragma unroll
+    for (uint32_t k = 0; k < EACH_MAX; k++)
+        weight[k] = rows.norm != nullptr && k * 32 < rows.dim ? rows.norm[k * 32 + lane] : 1.0f;
     if (token < heads.token_count && !is_value)
         find_angles(heads, token, &angles);
     launch_wait(stamp);
     if (token >= heads.token_count)
         return;
 
-    const struct cuda_head_rows &rows = is_query ? heads.query : is_value ? heads.value : heads.key;
-
-    if (!is_query)
-        h -= heads.query.heads + (is_value ? heads.key.heads : 0);
-
     const float *in = rows.in + ((uint64_t)token * rows.heads + h) * rows.step;
     const uint64_t out = ((uint64_t)token * rows.heads + h) * rows.dim;
 
-    for (uint32_t i = lane; i < rows.dim; i += 32) {
-        head[i] = in[i];
-        if (is_query && heads.gate != nullptr)
-            heads.gate[out + i] = in[rows.dim + i];
-    }
-    __syncwarp();
-    if (rows.normed) {
-        const float scale = norm_scale(head, rows.dim, heads.eps);
+    const bool has_gate = is_query && heads.gate != nullptr;
+    float value[EACH_MAX], gate[EACH_MAX];
 
-        for (uint32_t i = lane; i < rows.dim; i += 32)
-            head[i] =
-                arith_canonical(head[i] * scale * (rows.norm != nullptr ? rows.norm[i] : 1.0f));
-        __syncwarp();
+    /* Loads go out together. */
+#pragma unroll
+    for (uint32_t k = 0; k < EACH_MAX; k++)
+        if (k * 32 < rows.dim)
+            value[k] = in[k * 32 + lane];
+    if (has_gate)
+#pragma unroll
+        for (uint32_t k = 0; k < EACH_MAX; k++)
+            if (k * 32 < rows.dim)
+                gate[k] = in[rows.dim + k * 32 + lane];
+    if (rows.normed) {
+        const float scale = norm_scale(value, rows.dim, heads.eps);
+
+#pragma unroll
+        for (uint32_t k = 0; k < EACH_MAX; k++)
+            if (k * 32 < rows.dim)
+                value[k] = arith_canonical(value[k] * scale * weight[k]);
     }
+#pragma unroll
+    for (uint32_t k = 0; k < EACH_MAX; k++)
+        if (k * 32 < rows.dim) {
+            head[k * 32 + lane] = value[k];
+            if (has_gate)
+                heads.gate[out + k * 32 + lane] = gate[k];
+        }
+    __syncwarp();
     if (!is_value)
         turn(heads, angles, head);
     for (uint32_t i = lane; i < rows.dim; i += 32)

@@ -49,9 +49,15 @@ static __global__ void __launch_bounds__(ROWS *WARP)
 {
     const uint64_t row = (uint64_t)blockIdx.x * ROWS + threadIdx.x / WARP;
     const uint32_t lane = threadIdx.x % WARP;
-    float x[EACH], gate[EACH];
+    float x[EACH], gate[EACH], weight[EACH];
 
-    launch_begin(stamp);
+    launch_next();
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        weight[i] = norm.weight != nullptr && i * WARP + lane < norm.n
+                        ? norm.weight[i * WARP + lane]
+                        : 1.0f;
+    launch_wait(stamp);
     if (row >= norm.rows)
         return;
 #pragma unroll
@@ -71,8 +77,7 @@ static __global__ void __launch_bounds__(ROWS *WARP)
 
         if (i * WARP >= norm.n)
             break;
-        value = arith_canonical(x[i] * scale *
-                                (norm.weight != nullptr && at < norm.n ? norm.weight[at] : 1.0f));
+        value = arith_canonical(x[i] * scale * weight[i]);
         value = arith_canonical(value * arith_silu(gate[i]));
         if (at < norm.n)
             norm.y[row * norm.n + at] = value;

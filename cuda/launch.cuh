@@ -66,24 +66,65 @@ static __device__ __forceinline__ void launch_begin(struct launch_stamp stamp)
  * compiled for Ampere: Hopper's own instructions are in no later card. */
 bool launch_is_hopper(void);
 
-/** Launches `kernel`; cuda_launched() has the status. */
+struct launch_attributes {
+    cudaLaunchAttribute list[3];
+    unsigned count;
+};
+
+/** Of a launch in clusters of `cluster` blocks that may overlap the one before.
+ *
+ * All kernels want the most shared memory. A multiprocessor cannot change how much it has while it
+ * runs a block: a product that loads weights beside small kernels finds room only where those have
+ * left the division as it needs it. */
+static inline struct launch_attributes launch_attributes_of(unsigned cluster, bool overlaps)
+{
+    struct launch_attributes attributes = {};
+    cudaLaunchAttribute *carveout = &attributes.list[attributes.count++];
+
+    carveout->id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    carveout->val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
+    if (overlaps) {
+        cudaLaunchAttribute *overlap = &attributes.list[attributes.count++];
+
+        overlap->id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        overlap->val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        cudaLaunchAttribute *clusters = &attributes.list[attributes.count++];
+
+        clusters->id = cudaLaunchAttributeClusterDimension;
+        clusters->val.clusterDim.x = cluster;
+        clusters->val.clusterDim.y = clusters->val.clusterDim.z = 1;
+    }
+    return attributes;
+}
+
+/** Launches `kernel` in clusters of `cluster` blocks, of which more than one is for Hopper alone;
+ * cuda_launched() has the status. */
+template <typename... Parameters, typename... Arguments>
+static void launch_clusters(void (*kernel)(struct launch_stamp, Parameters...), unsigned cluster,
+                            dim3 grid, unsigned threads, size_t shared_bytes, cudaStream_t stream,
+                            Arguments... arguments)
+{
+    cudaLaunchConfig_t config = {};
+    struct launch_attributes attributes = launch_attributes_of(cluster, launch_is_hopper());
+
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = attributes.list;
+    config.numAttrs = attributes.count;
+    cudaLaunchKernelEx(&config, kernel, launch_take_stamp(), Parameters(arguments)...);
+}
+
+/** The same without clusters. */
 template <typename... Parameters, typename... Arguments>
 static void launch_overlapping(void (*kernel)(struct launch_stamp, Parameters...), dim3 grid,
                                unsigned threads, size_t shared_bytes, cudaStream_t stream,
                                Arguments... arguments)
 {
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attribute = {};
-
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = grid;
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = launch_is_hopper() ? 1 : 0;
-    cudaLaunchKernelEx(&config, kernel, launch_take_stamp(), Parameters(arguments)...);
+    launch_clusters(kernel, 1, grid, threads, shared_bytes, stream, arguments...);
 }
 
 #endif

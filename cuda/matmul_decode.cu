@@ -11,7 +11,8 @@
 #include "ref/arith.h"
 
 #define PAIRS_MAX 8
-#define STAGES_MAX 24
+#define STAGES_MAX 40
+#define AT_ONCE 1
 
 /* A weight whose row tiles follow those of the parts before. */
 struct decode_part {
@@ -348,15 +349,97 @@ static __device__ __forceinline__ void load_token_scales(const struct decode &de
 template <int TYPE, int TOKENS> struct shape {
     static constexpr bool LARGE = TOKENS == 8;
     static constexpr bool SMALL = TYPE != TENSOR_TYPE_Q8_0 && TOKENS <= 2;
-    static constexpr uint32_t PAIRS = LARGE ? 7 : SMALL ? 6 : 4; /* 7: 15 warps, 128 registers */
-    static constexpr uint32_t THREADS = PAIRS * 64 + 32;
-    static constexpr uint32_t RING = (LARGE ? 210 : 150) * 1024;
+    static constexpr uint32_t PAIRS = LARGE ? 7 : SMALL ? 6 : 4; /* 7: 16 warps, 128 registers */
+    static constexpr uint32_t THREADS = PAIRS * 64 + 64;
+    static constexpr uint32_t RING = (LARGE ? 210 : 184) * 1024;
     static constexpr uint32_t TILE = matmul_fast_tile_bytes((enum tensor_type)TYPE);
     static constexpr uint32_t COPIED = 2 * MATMUL_FAST_ATOM_SCALES + TOKENS * 128;
     static constexpr uint32_t BYTES = TILE + COPIED;
-    static constexpr uint32_t FIT = RING / BYTES < STAGES_MAX ? RING / BYTES : STAGES_MAX;
-    static constexpr uint32_t STAGES = FIT / PAIRS; /* of a pair */
+    static constexpr uint32_t STAGES = RING / BYTES < STAGES_MAX ? RING / BYTES : STAGES_MAX;
 };
+
+/* The stages of a pair among those of its block: pairs without units leave theirs to others. */
+struct pair_ring {
+    uint32_t first, count;
+};
+
+static __device__ __forceinline__ struct pair_ring ring_of(uint32_t units, uint32_t pair,
+                                                           uint32_t pairs, uint32_t stages)
+{
+    const uint32_t taking = units == 0 ? 1 : units < pairs ? units : pairs;
+    const uint32_t place = units < pairs ? share_begin(units, pair, pairs) : pair;
+    struct pair_ring ring;
+
+    ring.count = stages / taking;
+    ring.first = place * ring.count;
+    return ring;
+}
+
+/* A lane of a warp that has one for each pair. The first stages do not wait for the kernel before.
+ * What that reads would queue behind all of them if they were asked for together: AT_ONCE of a
+ * pair are under way, which keeps the memory busy. */
+template <typename shape>
+static __device__ __forceinline__ void
+bring_weights(const struct decode &decode, uint32_t begin, uint32_t count, uint32_t pair,
+              const uint8_t *ring, const uint64_t *full, const uint64_t *empty)
+{
+    const struct pair_ring own = ring_of(count, pair, shape::PAIRS, shape::STAGES);
+    const uint32_t first = share_begin(count, pair, shape::PAIRS);
+    const uint32_t units = share_begin(count, pair + 1, shape::PAIRS) - first;
+    const uint32_t filled = matmul_fast_shared(full + own.first);
+    const uint32_t emptied = matmul_fast_shared(empty + own.first);
+    const uint32_t stages = matmul_fast_shared(ring) + own.first * shape::BYTES;
+    const uint64_t policy = read_once_policy();
+    struct weight_walk weights = walk_from(decode, begin + first, shape::TILE);
+    uint32_t s = 0, phase = 0;
+
+    for (uint32_t step = 0; step < units * decode.group_windows; step++) {
+        if (step >= own.count)
+            mbarrier_wait(emptied + s * 8, phase ^ 1);
+        else if (step >= AT_ONCE)
+            mbarrier_wait(filled + (step - AT_ONCE) * 8, 0);
+        mbarrier_expect(filled + s * 8, shape::TILE);
+        bulk_copy_once(stages + s * shape::BYTES, weights.at, shape::TILE, filled + s * 8, policy);
+        walk_on(decode, &weights, shape::TILE);
+        if (++s == own.count) {
+            s = 0;
+            phase ^= 1;
+        }
+    }
+}
+
+/* The same for the activations, which the kernel before makes. */
+template <typename shape>
+static __device__ __forceinline__ void
+bring_activations(struct launch_stamp stamp, const struct decode &decode, uint32_t begin,
+                  uint32_t count, uint32_t pair, const uint8_t *ring, const uint64_t *ready,
+                  const uint64_t *empty)
+{
+    const struct pair_ring own = ring_of(count, pair, shape::PAIRS, shape::STAGES);
+    const uint32_t row_windows = decode.groups * decode.group_windows;
+    const uint32_t first = share_begin(count, pair, shape::PAIRS);
+    const uint32_t units = share_begin(count, pair + 1, shape::PAIRS) - first;
+    const uint32_t arrived = matmul_fast_shared(ready + own.first);
+    const uint32_t emptied = matmul_fast_shared(empty + own.first);
+    const uint32_t stages = matmul_fast_shared(ring) + own.first * shape::BYTES;
+    uint32_t window = (begin + first) % decode.groups * decode.group_windows, s = 0, phase = 0;
+
+    launch_wait(stamp);
+    for (uint32_t step = 0; step < units * decode.group_windows; step++) {
+        if (step >= own.count)
+            mbarrier_wait(emptied + s * 8, phase ^ 1);
+        mbarrier_expect(arrived + s * 8, shape::COPIED);
+        bulk_copy(stages + s * shape::BYTES + shape::TILE,
+                  decode.activations + (uint64_t)window * MATMUL_FAST_RECORD, shape::COPIED,
+                  arrived + s * 8);
+        if (++window == row_windows)
+            window = 0;
+        if (++s == own.count) {
+            s = 0;
+            phase ^= 1;
+        }
+    }
+}
 
 template <int TYPE, int TOKENS>
 static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS)
@@ -365,74 +448,41 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS)
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     using shape = shape<TYPE, TOKENS>;
     constexpr uint32_t PAIRS = shape::PAIRS, STAGES = shape::STAGES;
-    extern __shared__ __align__(128) uint8_t ring[]; /* (pairs, stages) */
-    __shared__ uint64_t full[STAGES_MAX], empty[STAGES_MAX];
+    extern __shared__ __align__(128) uint8_t ring[]; /* (stages) */
+    __shared__ uint64_t full[STAGES_MAX], ready[STAGES_MAX], empty[STAGES_MAX];
     __shared__ uint32_t last[PAIRS_MAX];
     const uint32_t windows = decode.group_windows;
     const uint32_t units = decode.row_tiles * decode.groups;
     const uint32_t begin = share_begin(units, blockIdx.x, gridDim.x);
     const uint32_t count = share_begin(units, blockIdx.x + 1, gridDim.x) - begin;
 
-    if (threadIdx.x < PAIRS * STAGES) {
+    if (threadIdx.x < STAGES) {
         mbarrier_init(matmul_fast_shared(&full[threadIdx.x]), 1);
+        mbarrier_init(matmul_fast_shared(&ready[threadIdx.x]), 1);
         mbarrier_init(matmul_fast_shared(&empty[threadIdx.x]), 2);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     launch_next();
 
-    if (threadIdx.x >= PAIRS * 64 + PAIRS)
-        return;
     if (threadIdx.x >= PAIRS * 64) {
-        /* A lane for each pair. The first stages' weights do not wait for the kernel before; their
-         * activations do. */
-        const uint32_t pair = threadIdx.x - PAIRS * 64, row_windows = decode.groups * windows;
-        const uint32_t pair_begin = share_begin(count, pair, PAIRS);
-        const uint32_t steps = (share_begin(count, pair + 1, PAIRS) - pair_begin) * windows;
-        const uint32_t filled = matmul_fast_shared(full + pair * STAGES);
-        const uint32_t emptied = matmul_fast_shared(empty + pair * STAGES);
-        const uint32_t stages = matmul_fast_shared(ring) + pair * STAGES * shape::BYTES;
-        const uint64_t policy = read_once_policy();
-        struct weight_walk weights = walk_from(decode, begin + pair_begin, shape::TILE);
-        uint32_t window = (begin + pair_begin) % decode.groups * windows, s = 0, phase = 0;
-        const uint8_t *record = decode.activations + (uint64_t)window * MATMUL_FAST_RECORD;
+        const uint32_t pair = threadIdx.x % 32;
 
-        for (uint32_t step = 0; step < steps && step < STAGES; step++) {
-            mbarrier_expect(filled + step * 8, shape::BYTES);
-            bulk_copy_once(stages + step * shape::BYTES, weights.at, shape::TILE, filled + step * 8,
-                           policy);
-            walk_on(decode, &weights, shape::TILE);
-        }
-        launch_wait(stamp);
-        for (uint32_t step = 0; step < steps; step++) {
-            const uint32_t stage = stages + s * shape::BYTES;
-
-            if (step >= STAGES) {
-                mbarrier_wait(emptied + s * 8, phase ^ 1);
-                mbarrier_expect(filled + s * 8, shape::BYTES);
-                bulk_copy_once(stage, weights.at, shape::TILE, filled + s * 8, policy);
-                walk_on(decode, &weights, shape::TILE);
-            }
-            bulk_copy(stage + shape::TILE, record, shape::COPIED, filled + s * 8);
-            record += MATMUL_FAST_RECORD;
-            if (++window == row_windows) {
-                window = 0;
-                record = decode.activations;
-            }
-            if (++s == STAGES) {
-                s = 0;
-                phase ^= 1;
-            }
-        }
+        if (pair < PAIRS && threadIdx.x < PAIRS * 64 + 32)
+            bring_weights<shape>(decode, begin, count, pair, ring, full, empty);
+        else if (pair < PAIRS)
+            bring_activations<shape>(stamp, decode, begin, count, pair, ring, ready, empty);
         return;
     }
 
     const uint32_t pair = threadIdx.x / 64, r = threadIdx.x % 64;
     const uint32_t pair_begin = share_begin(count, pair, PAIRS);
     const uint32_t pair_count = share_begin(count, pair + 1, PAIRS) - pair_begin;
-    const uint32_t filled = matmul_fast_shared(full + pair * STAGES);
-    const uint32_t emptied = matmul_fast_shared(empty + pair * STAGES);
-    const uint8_t *stages = ring + pair * STAGES * shape::BYTES;
+    const struct pair_ring own = ring_of(count, pair, PAIRS, STAGES);
+    const uint32_t filled = matmul_fast_shared(full + own.first);
+    const uint32_t arrived = matmul_fast_shared(ready + own.first);
+    const uint32_t emptied = matmul_fast_shared(empty + own.first);
+    const uint8_t *stages = ring + own.first * shape::BYTES;
     uint32_t tile = (begin + pair_begin) / decode.groups;
     uint32_t group = (begin + pair_begin) % decode.groups, s = 0, phase = 0;
     uint32_t adders = pair_count == 0 ? 0 : adders_of(decode, tile, PAIRS);
@@ -451,13 +501,14 @@ static __global__ void __launch_bounds__(shape<TYPE, TOKENS>::THREADS)
             const float *scales = (const float *)(stage + shape::TILE);
 
             mbarrier_wait(filled + s * 8, phase);
+            mbarrier_wait(arrived + s * 8, phase);
             window_fma<TYPE, TOKENS>(stage, (const uint8_t *)(scales + 64), scales, scales + 32, r,
                                      acc);
             fence_async();
             __syncwarp();
             if (threadIdx.x % 32 == 0)
                 mbarrier_arrive(emptied + s * 8);
-            if (++s == STAGES) {
+            if (++s == own.count) {
                 s = 0;
                 phase ^= 1;
             }
@@ -532,10 +583,11 @@ static cudaError_t launch(struct decode *decode, int sms, unsigned flags, cudaSt
 {
     using shape = shape<TYPE, TOKENS>;
     static bool ready[64];
-    constexpr uint32_t bytes = shape::PAIRS * shape::STAGES * shape::BYTES;
+    constexpr uint32_t bytes = shape::STAGES * shape::BYTES;
     const uint32_t units = decode->row_tiles * decode->groups;
     cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attribute = {};
+    struct launch_attributes attributes =
+        launch_attributes_of(1, (flags & MATMUL_FAST_OVERLAP) != 0);
     int device;
     cudaError_t error = cudaGetDevice(&device);
 
@@ -562,10 +614,8 @@ static cudaError_t launch(struct decode *decode, int sms, unsigned flags, cudaSt
     config.blockDim = dim3(shape::THREADS);
     config.dynamicSmemBytes = bytes;
     config.stream = stream;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &attribute;
-    config.numAttrs = flags & MATMUL_FAST_OVERLAP ? 1 : 0;
+    config.attrs = attributes.list;
+    config.numAttrs = attributes.count;
     return cudaLaunchKernelEx(&config, decode_kernel<TYPE, TOKENS>, launch_take_stamp(),
                               (const struct decode) * decode);
 }

@@ -840,7 +840,8 @@ static cudaError_t launch(const void *kernel, const struct prefill *prefill, uin
                           uint32_t threads, size_t shared, unsigned flags, cudaStream_t stream)
 {
     cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attribute = {};
+    struct launch_attributes attributes =
+        launch_attributes_of(1, (flags & MATMUL_FAST_OVERLAP) != 0);
     struct launch_stamp stamp = launch_take_stamp();
     void *arguments[] = {&stamp, (void *)prefill};
 
@@ -848,10 +849,8 @@ static cudaError_t launch(const void *kernel, const struct prefill *prefill, uin
     config.blockDim = dim3(threads);
     config.dynamicSmemBytes = shared;
     config.stream = stream;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &attribute;
-    config.numAttrs = flags & MATMUL_FAST_OVERLAP ? 1 : 0;
+    config.attrs = attributes.list;
+    config.numAttrs = attributes.count;
     return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 

@@ -162,7 +162,6 @@ static int embed(struct interpreter *interpreter, const struct program_op *op, s
     const struct program_token *tokens = interpret_tokens(interpreter, op, err);
     uint64_t n = op->columns;
     float *out = interpret_out(interpreter, op, op->out, n * interpreter->program->tokens, err);
-    float scale = interpreter->numbers->embedding_scale;
     const struct model_tensor *tensor;
     const char *table;
 
@@ -174,25 +173,10 @@ static int embed(struct interpreter *interpreter, const struct program_op *op, s
     table = interpret_tensor(interpreter, op, op->tensor, err);
     if (table == NULL)
         return -1;
-    for (uint32_t t = 0; t < interpreter->program->tokens; t++) {
-        const char *row =
-            table + tokens[t].token * tensor_type_row_bytes(tensor->type, tensor->ne[0]);
-        uint32_t step = arith_type_is_quantised(tensor->type) ? ARITH_BLOCK : 1;
-
-        for (uint64_t i = 0; i < n; i += step) {
-            float block[ARITH_BLOCK];
-
-            if (step == 1)
-                block[0] = arith_canonical(arith_load(tensor->type, row, i));
-            else
-                arith_dequantise_block(
-                    tensor->type,
-                    row + i / arith_type_columns(tensor->type) * arith_type_bytes(tensor->type),
-                    (uint32_t)(i % arith_type_columns(tensor->type) / ARITH_BLOCK), block);
-            for (uint32_t j = 0; j < step; j++)
-                out[t * n + i + j] = scale == 1.0f ? block[j] : arith_canonical(block[j] * scale);
-        }
-    }
+    for (uint32_t t = 0; t < interpreter->program->tokens; t++)
+        interpreter->kernels->embed(
+            tensor->type, table + tokens[t].token * tensor_type_row_bytes(tensor->type, n), n,
+            interpreter->numbers->embedding_scale, out + t * n);
     return 0;
 }
 

@@ -101,6 +101,9 @@ struct ref_kernels {
     void (*rms_norm)(const float *x, const float *weight, float eps, uint64_t rows, uint64_t n,
                      float *y);
 
+    /** y = a row of n values of a weight, times a scale. */
+    void (*embed)(enum tensor_type type, const void *row, uint64_t n, float scale, float *y);
+
     /** y = activation(gate) * up, of n values. `y` may be `gate`. */
     void (*glu)(const float *gate, const float *up, bool gelu, uint64_t n, float *y);
 

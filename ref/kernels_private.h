@@ -28,6 +28,7 @@
 #define REF_KERNELS(KERNEL, variant)                                                               \
     KERNEL(variant, matmul)                                                                        \
     KERNEL(variant, rms_norm)                                                                      \
+    KERNEL(variant, embed)                                                                         \
     KERNEL(variant, glu)                                                                           \
     KERNEL(variant, gate)                                                                          \
     KERNEL(variant, softcap)                                                                       \

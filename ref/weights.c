@@ -261,3 +261,8 @@ const void *weights_tensor(struct weights *weights, size_t index, struct error *
         return NULL;
     return weights->tensors[index];
 }
+
+const struct synth *weights_synth(const struct weights *weights, size_t index)
+{
+    return weights->synths != NULL ? &weights->synths[index] : NULL;
+}

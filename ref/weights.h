@@ -2,6 +2,7 @@
 #ifndef REF_WEIGHTS_H
 #define REF_WEIGHTS_H
 
+#include "ref/synth_block.h"
 #include "sim/model.h"
 
 struct weights; /* see weights.c */
@@ -38,5 +39,8 @@ void weights_free(struct weights *weights);
  * @return NULL with `err` set (ERROR_MEMORY)
  */
 const void *weights_tensor(struct weights *weights, size_t index, struct error *err);
+
+/** What the bytes of a synthetic tensor are made from, borrowed; NULL for others. */
+const struct synth *weights_synth(const struct weights *weights, size_t index);
 
 #endif
