@@ -81,9 +81,9 @@ static void print_table(const struct kernel_table *table)
     for (size_t i = 0; i < table->attention_count; i++) {
         const struct kernel_attention *row = &table->attentions[i];
 
-        printf("  attention %s, %u tokens over %llu cells  %.2f us\n",
-               tensor_type_info(row->cache_type)->name, row->tokens, (unsigned long long)row->cells,
-               row->time_s * 1e6);
+        printf("  attention %s, %2u KV heads, %u tokens over %llu cells  %.2f us\n",
+               tensor_type_info(row->cache_type)->name, row->kv_heads, row->tokens,
+               (unsigned long long)row->cells, row->time_s * 1e6);
     }
     for (size_t i = 0; i < table->sum_count; i++)
         printf("  sum over %u devices, %llu B  %.2f us\n", table->sums[i].devices,

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { ENTRIES = 64, SHORTEST = 4, AHEAD = 32, LONG = 3 * AHEAD };
+enum { ENTRIES = 64, SHORTEST = 4, AHEAD = 32 /* tasks of each device */ };
 
 namespace
 {
@@ -94,9 +94,9 @@ static bool awaits_before(const struct program *program, size_t task, size_t fir
  * before a norm: what other tasks need of those before may be known within a run alone. */
 static size_t cut_long_run(const struct program *program, size_t first, size_t end)
 {
-    size_t cut = first + AHEAD;
+    size_t ahead = AHEAD * (size_t)program->placement->device_count, cut = first + ahead;
 
-    if (end - first < LONG)
+    if (end - first < 3 * ahead)
         return end;
     while (cut < end && program->tasks[cut].kind != TASK_NORM)
         cut++;

@@ -39,14 +39,14 @@ static __device__ __forceinline__ float sum_of_lanes(const float *lanes)
     return arith_canonical(__shfl_sync(0xffffffffu, sums[0], 0));
 }
 
-static __device__ __forceinline__ void cluster_arrive(void)
+[[maybe_unused]] static __device__ __forceinline__ void cluster_arrive(void)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 #endif
 }
 
-static __device__ __forceinline__ void cluster_wait(void)
+[[maybe_unused]] static __device__ __forceinline__ void cluster_wait(void)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -54,7 +54,8 @@ static __device__ __forceinline__ void cluster_wait(void)
 }
 
 /* Stores in the shared memory of a block of the cluster. */
-static __device__ __forceinline__ void cluster_store(float *at, uint32_t rank, float value)
+[[maybe_unused]] static __device__ __forceinline__ void cluster_store(float *at, uint32_t rank,
+                                                                      float value)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("{\n"

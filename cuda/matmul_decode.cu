@@ -363,8 +363,8 @@ struct pair_ring {
     uint32_t first, count;
 };
 
-static __device__ __forceinline__ struct pair_ring ring_of(uint32_t units, uint32_t pair,
-                                                           uint32_t pairs, uint32_t stages)
+[[maybe_unused]] static __device__ __forceinline__ struct pair_ring
+ring_of(uint32_t units, uint32_t pair, uint32_t pairs, uint32_t stages)
 {
     const uint32_t taking = units == 0 ? 1 : units < pairs ? units : pairs;
     const uint32_t place = units < pairs ? share_begin(units, pair, pairs) : pair;
@@ -631,6 +631,40 @@ static cudaError_t launch_tokens(struct decode *decode, int sms, unsigned flags,
     if (decode->tokens <= 4)
         return launch<TYPE, 4>(decode, sms, flags, stream);
     return launch<TYPE, 8>(decode, sms, flags, stream);
+}
+
+template <int TYPE> static size_t ahead_of(uint32_t tokens)
+{
+    const uint32_t stages = tokens == 1   ? shape<TYPE, 1>::STAGES
+                            : tokens == 2 ? shape<TYPE, 2>::STAGES
+                            : tokens <= 4 ? shape<TYPE, 4>::STAGES
+                                          : shape<TYPE, 8>::STAGES;
+
+    return (size_t)stages * shape<TYPE, 1>::TILE;
+}
+
+size_t matmul_fast_ahead_bytes(enum tensor_type type, uint32_t tokens)
+{
+    int device, sms;
+
+    if (tokens > MATMUL_FAST_DECODE_TOKENS || !launch_is_hopper() ||
+        cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+        return 0;
+    switch (type) {
+    case TENSOR_TYPE_Q8_0:
+        return (size_t)sms * ahead_of<TENSOR_TYPE_Q8_0>(tokens);
+    case TENSOR_TYPE_Q4_0:
+        return (size_t)sms * ahead_of<TENSOR_TYPE_Q4_0>(tokens);
+    case TENSOR_TYPE_Q4_K:
+        return (size_t)sms * ahead_of<TENSOR_TYPE_Q4_K>(tokens);
+    case TENSOR_TYPE_Q5_K:
+        return (size_t)sms * ahead_of<TENSOR_TYPE_Q5_K>(tokens);
+    case TENSOR_TYPE_Q6_K:
+        return (size_t)sms * ahead_of<TENSOR_TYPE_Q6_K>(tokens);
+    default:
+        return 0;
+    }
 }
 
 cudaError_t matmul_fast_decode_parts(const struct matmul_fast *matmul,

@@ -62,6 +62,10 @@ enum {
 /** Whether the functions below take it: others go to a plain kernel. */
 bool matmul_fast_takes(const struct matmul_fast *matmul);
 
+/** Bytes of weights that a product of up to MATMUL_FAST_DECODE_TOKENS loads at most on the current
+ * GPU before the kernel before it has ended; 0 where it loads none. */
+size_t matmul_fast_ahead_bytes(enum tensor_type type, uint32_t tokens);
+
 /** Bytes of the packed part. */
 size_t matmul_fast_packed_bytes(const struct matmul_fast *matmul);
 

@@ -7,16 +7,25 @@
 
 #define PATIENCE_NS UINT64_C(20000000000)
 
-enum { THREADS = 256, EACH = 4, BLOCKS = PEER_SUM_MAX / (THREADS * EACH) };
+enum { THREADS = 256, BLOCKS = PEER_SUM_MAX / THREADS };
 
-/* What a GPU has for the others to write to. Blocks of a number meet; each has slots of its own,
- * two by turns: who writes to one again has seen the other's next round, so that one has read it.
- * Two rounds on no flag is taken for an older one, since counts only grow. */
-struct inbox {
-    uint64_t values[2][MACHINE_DEVICES_MAX][BLOCKS][THREADS * EACH];
-    uint32_t rounds[MACHINE_DEVICES_MAX][BLOCKS]; /* that have arrived from a GPU */
-    uint32_t round[BLOCKS];                       /* of this GPU's blocks */
+/* A value on its way, each half beside the round that it is of: what arrives at once, 8 bytes,
+ * tells by itself that it has come, so that nothing is fenced and no flag follows. */
+struct letter {
+    uint32_t low, low_round, high, high_round;
 };
+
+/* What a GPU has for the others to write to: behind this, of two rounds by turns and of each GPU,
+ * PEER_SUM_MAX letters. Who writes to one again has the other's letter of the round between, which
+ * that one sent after it had read. */
+struct inbox {
+    uint32_t round[BLOCKS]; /* of this GPU's blocks */
+};
+
+static __host__ __device__ constexpr size_t inbox_bytes(uint32_t gpus)
+{
+    return sizeof(struct inbox) + 2 * (size_t)gpus * PEER_SUM_MAX * sizeof(struct letter);
+}
 
 struct peer_sum {
     uint32_t count;
@@ -29,17 +38,22 @@ struct meeting_point {
     uint32_t count, own;
 };
 
-static __device__ __forceinline__ void publish(uint32_t *flag, uint32_t value)
+static __device__ __forceinline__ void send(struct letter *to, uint64_t value, uint32_t round)
 {
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(to),
+                 "r"((uint32_t)value), "r"(round), "r"((uint32_t)(value >> 32))
+                 : "memory");
 }
 
-static __device__ __forceinline__ uint32_t observe(const uint32_t *flag)
+static __device__ __forceinline__ struct letter look(const struct letter *from)
 {
-    uint32_t value;
+    struct letter seen;
 
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-    return value;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(seen.low), "=r"(seen.low_round), "=r"(seen.high), "=r"(seen.high_round)
+                 : "l"(from)
+                 : "memory");
+    return seen;
 }
 
 static __device__ __forceinline__ uint64_t now_ns(void)
@@ -50,64 +64,56 @@ static __device__ __forceinline__ uint64_t now_ns(void)
     return now;
 }
 
-/* Waits for a GPU's round; one that does not come in time, as its launch has failed, is an error.
+/* Waits for a GPU's value; one that does not come in time, as its launch has failed, is an error.
  */
-static __device__ __forceinline__ void await_round(const uint32_t *flag, uint32_t round)
+static __device__ __forceinline__ uint64_t receive(const struct letter *from, uint32_t round)
 {
     const uint64_t begin = now_ns();
+    struct letter seen = look(from);
 
-    while ((int32_t)(observe(flag) - round) < 0)
+    while (seen.low_round != round || seen.high_round != round) {
         if (now_ns() - begin > PATIENCE_NS)
             __trap();
+        seen = look(from);
+    }
+    return (uint64_t)seen.high << 32 | seen.low;
 }
 
-/* Grid: (values / (THREADS x EACH)), the same on all GPUs. */
+static __device__ __forceinline__ struct letter *
+letter_at(const struct meeting_point &point, uint32_t to, uint32_t from, uint32_t round, uint32_t i)
+{
+    return (struct letter *)(point.inboxes[to] + 1) +
+           ((uint64_t)(round % 2) * point.count + from) * PEER_SUM_MAX + i;
+}
+
+/* Grid: (values / THREADS), the same on all GPUs; a thread a value. */
 static __global__ void __launch_bounds__(THREADS)
     peer_sum_kernel(struct launch_stamp stamp, struct meeting_point point,
                     struct cuda_members members, uint32_t n)
 {
-    const uint32_t b = blockIdx.x, own = point.own;
+    const uint32_t i = blockIdx.x * THREADS + threadIdx.x, own = point.own;
     struct inbox *here = point.inboxes[own];
-    uint64_t sums[EACH];
+    uint64_t sum = 0;
 
     launch_begin(stamp);
 
-    const uint32_t round = here->round[b] + 1;
+    const uint32_t round = here->round[blockIdx.x] + 1;
 
-#pragma unroll
-    for (uint32_t e = 0; e < EACH; e++) {
-        const uint32_t at = e * THREADS + threadIdx.x, i = b * (THREADS * EACH) + at;
-
-        sums[e] = 0;
-        if (i >= n)
-            break;
+    if (i < n) {
         for (uint32_t p = 0; p < members.part_count; p++)
-            sums[e] += (uint64_t)members.parts[p][i];
+            sum += (uint64_t)members.parts[p][i];
         for (uint32_t g = 0; g < point.count; g++)
             if (g != own)
-                point.inboxes[g]->values[round % 2][own][b][at] = sums[e];
-    }
-    __threadfence_system();
-    __syncthreads();
-    if (threadIdx.x < point.count && threadIdx.x != own) {
-        publish(&point.inboxes[threadIdx.x]->rounds[own][b], round);
-        await_round(&here->rounds[threadIdx.x][b], round);
-    }
-    if (threadIdx.x == 0)
-        here->round[b] = round;
-    __syncthreads();
-#pragma unroll
-    for (uint32_t e = 0; e < EACH; e++) {
-        const uint32_t at = e * THREADS + threadIdx.x, i = b * (THREADS * EACH) + at;
-
-        if (i >= n)
-            break;
+                send(letter_at(point, g, own, round, i), sum, round);
         for (uint32_t g = 0; g < point.count; g++)
             if (g != own)
-                sums[e] += *(volatile uint64_t *)&here->values[round % 2][g][b][at];
+                sum += receive(letter_at(point, own, g, round, i), round);
         for (uint32_t t = 0; t < members.total_count; t++)
-            members.totals[t][i] = (int64_t)sums[e];
+            members.totals[t][i] = (int64_t)sum;
     }
+    __syncthreads(); /* all have read the round */
+    if (threadIdx.x == 0)
+        here->round[blockIdx.x] = round;
 }
 
 struct peer_sum *peer_sum_new(const int *gpus, uint32_t count, struct error *err)
@@ -125,9 +131,9 @@ struct peer_sum *peer_sum_new(const int *gpus, uint32_t count, struct error *err
         /* The kernel is loaded now: loading may wait for GPUs that wait for each other. */
         if (cuda_check(cudaSetDevice(gpus[g]), "cudaSetDevice", err) != 0 ||
             cuda_check(cudaFuncGetAttributes(&attributes, peer_sum_kernel), "peer_sum", err) != 0 ||
-            cuda_allocate((void **)&sum->inboxes[g], sizeof(struct inbox), (int)g,
+            cuda_allocate((void **)&sum->inboxes[g], inbox_bytes(count), (int)g,
                           "sums of other GPUs", err) != 0 ||
-            cuda_check(cudaMemset(sum->inboxes[g], 0, sizeof(struct inbox)), "cudaMemset", err) !=
+            cuda_check(cudaMemset(sum->inboxes[g], 0, inbox_bytes(count)), "cudaMemset", err) !=
                 0 ||
             cuda_check(cudaDeviceSynchronize(), "waiting for the GPU", err) != 0) {
             peer_sum_free(sum);
@@ -160,7 +166,7 @@ int peer_sum_run(struct peer_sum *sum, const struct cuda_members *members, uint6
     for (uint32_t g = 0; g < sum->count; g++)
         point.inboxes[g] = sum->inboxes[g];
     for (uint32_t g = 0; g < sum->count; g++) {
-        dim3 grid((unsigned)((n + THREADS * EACH - 1) / (THREADS * EACH)));
+        dim3 grid((unsigned)((n + THREADS - 1) / THREADS));
 
         point.own = g;
         if (cuda_check(cudaSetDevice(sum->gpus[g]), "cudaSetDevice", err) != 0)

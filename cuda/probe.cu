@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cuda/cuda_check.h"
+#include "cuda/matmul_fast.h"
 #include "cuda/nccl.h"
 
 extern "C" {
@@ -375,4 +376,9 @@ void probe_apply(const struct probe *probe, struct machine *machine)
     machine->host.sync_s = probe->devices[0].sync_s - probe->devices[0].launch_s;
     if (probe->reduce_small_s > 0)
         machine->collective.latency_s = probe->reduce_small_s;
+}
+
+uint64_t probe_ahead_bytes(int gpu, enum tensor_type type, uint32_t tokens)
+{
+    return cudaSetDevice(gpu) == cudaSuccess ? matmul_fast_ahead_bytes(type, tokens) : 0;
 }

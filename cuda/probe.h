@@ -7,6 +7,7 @@ extern "C" {
 #endif
 
 #include "sim/machine.h"
+#include "sim/tensor_type.h"
 
 enum { PROBE_SIZES = 6, PROBE_WIDTHS = 4 };
 
@@ -42,6 +43,9 @@ struct probe {
  * @return 0, or -1 with `err` set (ERROR_UNSUPPORTED without a GPU)
  */
 int probe_run(struct probe *probe, struct error *err);
+
+/** Bytes of weights that products of so many tokens load on a GPU while kernels before them run. */
+uint64_t probe_ahead_bytes(int gpu, enum tensor_type type, uint32_t tokens);
 
 /** Puts measured figures into a machine of the same devices in the same order. */
 void probe_apply(const struct probe *probe, struct machine *machine);

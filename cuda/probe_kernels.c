@@ -1,5 +1,6 @@
 /* Samples are tasks of traced steps. A kind's samples of one number of tokens give a fixed time and
- * a rate over the bytes that they move: the line of least squares. */
+ * a rate over the bytes that they move: the line of least squares, of squares relative to the time.
+ */
 #include "cuda/probe_kernels.h"
 
 #include <math.h>
@@ -7,6 +8,8 @@
 #include <string.h>
 
 #include "cuda/cuda_executor.h"
+#include "cuda/probe.h"
+#include "ref/host_probe.h"
 #include "ref/session.h"
 #include "ref/source.h"
 #include "sim/timeline.h"
@@ -23,9 +26,12 @@ enum {
 struct sample {
     enum task_kind kind;
     enum tensor_type type; /* of weights, or of a cache */
-    double tokens;         /* of an expert: rows that it has on average */
+    uint32_t tokens;       /* of an expert: rows that it has on average */
+    uint32_t kernels;
+    uint32_t kv_heads;
     uint64_t cells;
     double bytes, time_s;
+    double gap_s; /* of a product: what other kernels took since the product before */
 };
 
 struct probing {
@@ -34,6 +40,7 @@ struct probing {
     struct sample *samples;
     size_t count, capacity;
     bool collects, failed; /* failed: no memory for a sample */
+    double span_s;         /* of the last step, from its first kernel on */
     struct source source;
     struct placement *placement;
     struct session *session;
@@ -62,22 +69,26 @@ static double weight_bytes(const struct program_task *task)
            task->experts;
 }
 
-static double tokens_of(const struct program_task *task)
+static uint32_t tokens_of(const struct program_task *task)
 {
     double weights = (double)task->rows * (double)task->columns * task->experts;
 
-    return task->kind == TASK_EXPERTS && weights > 0 ? task->flops / (2 * weights) : task->tokens;
+    if (task->kind != TASK_EXPERTS || weights <= 0)
+        return task->tokens;
+    return (uint32_t)fmax(1, floor(task->flops / (2 * weights) + 0.5));
 }
 
 /* Products behind the first that share its launch are part of its sample. */
 static size_t add_product(struct probing *p, const struct program *program,
-                          const struct timeline_step *step, size_t first)
+                          const struct timeline_step *step, size_t first, double *last_end_s)
 {
     const struct program_task *task = &program->tasks[first];
     struct sample sample = {.kind = task->kind,
                             .type = task->type,
                             .tokens = tokens_of(task),
-                            .bytes = weight_bytes(task)};
+                            .kernels = task->kernels,
+                            .bytes = weight_bytes(task),
+                            .gap_s = step->tasks[first].start_s - *last_end_s};
     size_t end = first + 1;
 
     while (end < step->task_count && program->tasks[end].kind == task->kind &&
@@ -86,26 +97,37 @@ static size_t add_product(struct probing *p, const struct program *program,
     sample.time_s = step->tasks[end - 1].end_s - step->tasks[first].start_s;
     if (sample.time_s > 0)
         add_sample(p, sample);
+    if (tensor_type_info(task->type)->quantised)
+        *last_end_s = step->tasks[end - 1].end_s;
     return end;
 }
 
 static void watch(void *context, const struct program *program, const struct timeline_step *step)
 {
     struct probing *p = context;
+    size_t first = 0;
+    double last_end_s;
 
+    while (first + 1 < step->task_count &&
+           program_task_class(program->tasks[first].kind) != TASK_CLASS_KERNEL)
+        first++;
+    last_end_s = step->tasks[first].start_s;
+    p->span_s = step->tasks[step->task_count - 1].end_s - last_end_s;
     for (size_t i = 0; i < step->task_count && p->collects;) {
         const struct program_task *task = &program->tasks[i];
         struct sample sample = {.kind = task->kind,
                                 .tokens = task->tokens > 0 ? task->tokens : program->tokens,
+                                .kernels = task->kernels,
                                 .bytes = task->bytes,
                                 .time_s = step->tasks[i].end_s - step->tasks[i].start_s};
 
         if (task->kind == TASK_MATMUL || task->kind == TASK_EXPERTS) {
-            i = add_product(p, program, step, i);
+            i = add_product(p, program, step, i, &last_end_s);
             continue;
         }
         if (task->kind == TASK_ATTENTION) {
             sample.type = task->cache_type;
+            sample.kv_heads = task->kv_heads;
             sample.cells = (uint64_t)program_task_cells(task, step->cells);
         }
         if (program_task_class(task->kind) != TASK_CLASS_COPY && sample.time_s > 0)
@@ -196,8 +218,9 @@ static int sample_model(struct probing *p, const char *model, const char *type, 
     return status;
 }
 
-/* Attention at growing depths: 32 query heads and 8 KV heads of 128. */
-static int sample_attention(struct probing *p, enum tensor_type cache, struct error *err)
+/* Attention at growing depths, of a model with 32 query heads of 128. */
+static int sample_attention(struct probing *p, const char *model, enum tensor_type cache,
+                            struct error *err)
 {
     static const uint32_t counts[] = {1, 8, 64, 512};
     struct plan plan = plan_of_one();
@@ -205,7 +228,7 @@ static int sample_attention(struct probing *p, enum tensor_type cache, struct er
     int status;
 
     plan.type_k = plan.type_v = cache;
-    status = open_model(p, "qwen3-8b:Q8_0", 2, plan, LONG_CONTEXT, err);
+    status = open_model(p, model, 2, plan, LONG_CONTEXT, err);
     for (uint32_t next = 0; next <= 32768 && status == 0; next = next > 0 ? 2 * next : 256) {
         while (depth < next && status == 0) {
             uint32_t now = next - depth < TOKENS_MAX ? next - depth : TOKENS_MAX;
@@ -232,6 +255,8 @@ static int by_group(const void *left, const void *right)
         return a->kind < b->kind ? -1 : 1;
     if (a->type != b->type)
         return a->type < b->type ? -1 : 1;
+    if (a->kv_heads != b->kv_heads)
+        return a->kv_heads < b->kv_heads ? -1 : 1;
     if (a->tokens != b->tokens)
         return a->tokens < b->tokens ? -1 : 1;
     if (a->cells != b->cells)
@@ -241,56 +266,100 @@ static int by_group(const void *left, const void *right)
 
 static bool is_one_group(const struct sample *a, const struct sample *b)
 {
-    return a->kind == b->kind && a->type == b->type && a->tokens == b->tokens &&
-           a->cells == b->cells;
+    return a->kind == b->kind && a->type == b->type && a->kv_heads == b->kv_heads &&
+           a->tokens == b->tokens && a->cells == b->cells;
 }
 
 struct line {
     double fixed_s, gbs;
 };
 
-/* Least squares; without a fixed time where that would be below 0, without a rate where time
- * does not grow. */
-static struct line line_of(const struct sample *samples, size_t count)
+/* What a launch takes at least where all samples are of one size. */
+static const double least_launch_s = 2.5e-6;
+
+enum { GBS_MOST = 100000 };
+
+/* Bytes of a sample that had not come before it began. */
+static double bytes_left(const struct sample *sample, double gbs, double ahead_bytes)
 {
-    double x = 0, y = 0, xx = 0, xy = 0, slope, fixed_s;
+    return fmax(0, sample->bytes - fmin(ahead_bytes, sample->gap_s * gbs * 1e9));
+}
+
+/* Least squares; without a fixed time where that would be below 0. */
+static struct line line_through(const struct sample *samples, size_t count, double gbs,
+                                double ahead_bytes)
+{
+    double all = 0, x = 0, y = 0, xx = 0, xy = 0, slope, fixed_s;
 
     for (size_t i = 0; i < count; i++) {
-        x += samples[i].bytes / (double)count;
-        y += samples[i].time_s / (double)count;
+        double weight = 1 / samples[i].time_s;
+
+        all += weight;
+        x += weight * bytes_left(&samples[i], gbs, ahead_bytes);
+        y += weight * samples[i].time_s;
     }
+    x /= all;
+    y /= all;
     for (size_t i = 0; i < count; i++) {
-        xx += (samples[i].bytes - x) * (samples[i].bytes - x);
-        xy += (samples[i].bytes - x) * (samples[i].time_s - y);
+        double weight = 1 / samples[i].time_s;
+        double off = bytes_left(&samples[i], gbs, ahead_bytes) - x;
+
+        xx += weight * off * off;
+        xy += weight * off * (samples[i].time_s - y);
     }
-    slope = xx > 1e-9 * x * x * (double)count ? xy / xx : 0; /* else all have one size */
-    fixed_s = y - slope * x;
+    if (x <= 0)
+        return (struct line){y, GBS_MOST};
+    if (xx > 1e-9 * x * x * all) {
+        slope = xy / xx;
+        fixed_s = y - slope * x;
+    } else { /* all have one size */
+        fixed_s = fmin(y, least_launch_s * samples[0].kernels);
+        slope = (y - fixed_s) / x;
+    }
     if (fixed_s < 0) {
         fixed_s = 0;
         slope = y / x;
     }
-    if (slope <= 0)
-        return (struct line){y, 1e6};
-    return (struct line){fixed_s, 1e-9 / slope};
+    return slope * GBS_MOST * 1e9 <= 1 ? (struct line){y, GBS_MOST}
+                                       : (struct line){fixed_s, 1e-9 / slope};
+}
+
+/* What comes ahead does so at the rate that is looked for. */
+static struct line line_of(const struct sample *samples, size_t count, double gbs,
+                           double ahead_bytes)
+{
+    enum { ROUNDS = 8 };
+    struct line line = {0, gbs};
+
+    for (int i = 0; i < (ahead_bytes > 0 ? ROUNDS : 1); i++)
+        line = line_through(samples, count, line.gbs, ahead_bytes);
+    return line;
 }
 
 static int add_rows(struct probing *p, const struct sample *group, size_t count,
                     struct kernel_table *table, struct error *err)
 {
-    struct line line = line_of(group, count);
-    uint32_t tokens = (uint32_t)fmax(1, floor(group->tokens + 0.5));
+    bool is_packed = group->kind == TASK_MATMUL;
+    double ahead_bytes =
+        is_packed ? (double)probe_ahead_bytes(p->options.gpus[0], group->type, group->tokens) : 0;
+    struct line line =
+        line_of(group, count, p->machine->devices[p->options.gpus[0]].memory_gbs, ahead_bytes);
+    uint32_t tokens = group->tokens;
 
     switch (group->kind) {
     case TASK_MATMUL:
     case TASK_EXPERTS:
-        return kernel_table_add_product(
-            table,
-            (struct kernel_product){group->kind, group->type, tokens, line.fixed_s, line.gbs}, err);
+        return kernel_table_add_product(table,
+                                        (struct kernel_product){group->kind, group->type, tokens,
+                                                                line.fixed_s, line.gbs,
+                                                                ahead_bytes},
+                                        err);
     case TASK_ATTENTION:
-        return kernel_table_add_attention(
-            table,
-            (struct kernel_attention){group->type, tokens, group->cells, group[count / 2].time_s},
-            err);
+        return kernel_table_add_attention(table,
+                                          (struct kernel_attention){group->type, group->kv_heads,
+                                                                    tokens, group->cells,
+                                                                    group[count / 2].time_s},
+                                          err);
     case TASK_ALL_REDUCE:
         return kernel_table_add_sum(table,
                                     (struct kernel_sum){p->placement->device_count,
@@ -347,6 +416,50 @@ static bool is_sum(const struct sample *sample)
     return sample->kind == TASK_ALL_REDUCE;
 }
 
+/* ---- the host ---- */
+
+static int by_value(const void *left, const void *right)
+{
+    const double *a = left, *b = right;
+
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* Median time of a step of one token; of traced ones what comes from the first kernel on. */
+static int time_steps(struct probing *p, bool traced, double *time_s, struct error *err)
+{
+    enum { COUNT = 31, FIRST = 8 };
+    double times_s[COUNT];
+    int status;
+
+    p->options.watch = traced ? watch : NULL;
+    status = open_model(p, "qwen3-8b:Q8_0", 4, plan_of_one(), CONTEXT, err);
+    for (int i = 0; i < FIRST + COUNT && status == 0; i++) {
+        double start_s = host_probe_now_s();
+
+        status = decode(p, 1, err);
+        if (i >= FIRST)
+            times_s[i - FIRST] = traced ? p->span_s : host_probe_now_s() - start_s;
+    }
+    close_model(p);
+    p->options.watch = watch;
+    if (status != 0)
+        return -1;
+    qsort(times_s, COUNT, sizeof *times_s, by_value);
+    *time_s = times_s[COUNT / 2];
+    return 0;
+}
+
+static int probe_step(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    double whole_s, kernels_s;
+
+    if (time_steps(p, false, &whole_s, err) != 0 || time_steps(p, true, &kernels_s, err) != 0)
+        return -1;
+    table->step_s = fmax(0, whole_s - kernels_s);
+    return 0;
+}
+
 /* ---- all ---- */
 
 static int probe_products(struct probing *p, struct kernel_table *table, struct error *err)
@@ -366,15 +479,19 @@ static int probe_attention(struct probing *p, struct kernel_table *table, struct
     static const enum tensor_type caches[] = {TENSOR_TYPE_F16, TENSOR_TYPE_Q8_0, TENSOR_TYPE_Q4_0};
 
     for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
-        if (sample_attention(p, caches[i], err) != 0)
+        if (sample_attention(p, "qwen3-8b:Q8_0", caches[i], err) != 0 || /* 8 KV heads */
+            sample_attention(p, "llama-2-7b:Q8_0", caches[i], err) != 0) /* 32 */
             return -1;
     return make_rows(p, is_attention, table, err);
 }
 
 static int probe_hybrids(struct probing *p, struct kernel_table *table, struct error *err)
 {
-    if (sample_model(p, "ornith-1.5-35b-a3b", "Q8_0", 4, err) != 0)
-        return -1;
+    static const char *const models[] = {"ornith-1.5-35b-a3b", "qwen3.8-27b", "qwen3-30b-a3b"};
+
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (sample_model(p, models[i], "Q8_0", 4, err) != 0)
+            return -1;
     return make_rows(p, is_of_hybrids, table, err);
 }
 
@@ -404,7 +521,9 @@ int probe_kernels(const struct machine *machine, uint32_t device, struct kernel_
     int status;
 
     snprintf(table->gpu, sizeof table->gpu, "%s", machine->devices[device].gpu);
-    status = probe_products(&p, table, err);
+    status = probe_step(&p, table, err);
+    if (status == 0)
+        status = probe_products(&p, table, err);
     if (status == 0)
         status = probe_attention(&p, table, err);
     if (status == 0)

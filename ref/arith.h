@@ -723,12 +723,17 @@ ARITH_FN void arith_dequantise_block(enum tensor_type type, const void *block, u
         return;
     }
     arith_decode_block(type, block, which, &decoded);
-    for (int i = 0; i < ARITH_BLOCK; i++) {
-        float product = decoded.d * (float)decoded.scale[i / 16] * (float)decoded.values[i];
+    for (int half = 0; half < 2; half++) {
+        const int8_t *values = decoded.values + 16 * half;
+        const float scale = decoded.d * (float)decoded.scale[half];
+        const float least = arith_type_has_min(type) ? decoded.dmin * (float)decoded.min : 0.0f;
 
-        if (arith_type_has_min(type))
-            product = product - decoded.dmin * (float)decoded.min;
-        y[i] = arith_canonical(product);
+        /* Without a minimum nothing is subtracted, so that a -0 stays. */
+        for (int i = 0; i < 16; i++) {
+            float product = scale * (float)values[i];
+
+            y[16 * half + i] = arith_canonical(arith_type_has_min(type) ? product - least : product);
+        }
     }
 }
 

@@ -3,20 +3,43 @@
 
 #include "ref/arith.h"
 
-void REF_NAME(embed)(enum tensor_type type, const void *row, uint64_t n, float scale, float *y)
+/* With a constant type it is a loop over vectors. */
+static inline void embed_blocks(enum tensor_type type, const char *row, uint64_t n, float scale,
+                                float *y)
 {
     const uint32_t columns = arith_type_columns(type), bytes = arith_type_bytes(type);
 
-    if (!arith_type_is_quantised(type)) {
+    for (uint64_t i = 0; i < n; i += ARITH_BLOCK) {
+        float values[ARITH_BLOCK];
+
+        arith_dequantise_block(type, row + i / columns * bytes,
+                               (uint32_t)(i % columns / ARITH_BLOCK), values);
+        for (uint32_t j = 0; j < ARITH_BLOCK; j++)
+            y[i + j] = arith_canonical(values[j] * scale);
+    }
+}
+
+void REF_NAME(embed)(enum tensor_type type, const void *row, uint64_t n, float scale, float *y)
+{
+    switch (type) {
+    case TENSOR_TYPE_Q8_0:
+        embed_blocks(TENSOR_TYPE_Q8_0, row, n, scale, y);
+        break;
+    case TENSOR_TYPE_Q4_0:
+        embed_blocks(TENSOR_TYPE_Q4_0, row, n, scale, y);
+        break;
+    case TENSOR_TYPE_Q4_K:
+        embed_blocks(TENSOR_TYPE_Q4_K, row, n, scale, y);
+        break;
+    case TENSOR_TYPE_Q5_K:
+        embed_blocks(TENSOR_TYPE_Q5_K, row, n, scale, y);
+        break;
+    case TENSOR_TYPE_Q6_K:
+        embed_blocks(TENSOR_TYPE_Q6_K, row, n, scale, y);
+        break;
+    default:
         for (uint64_t i = 0; i < n; i++)
             y[i] = arith_canonical(arith_canonical(arith_load(type, row, i)) * scale);
-        return;
-    }
-    for (uint64_t i = 0; i < n; i += ARITH_BLOCK) {
-        arith_dequantise_block(type, (const char *)row + i / columns * bytes,
-                               (uint32_t)(i % columns / ARITH_BLOCK), y + i);
-        for (uint32_t j = 0; j < ARITH_BLOCK; j++)
-            y[i + j] = arith_canonical(y[i + j] * scale);
     }
 }
 

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DECODE_TOKENS = 8 }; /* up to so many an attention is bound by reading K and V */
-
 /* ---- sorted lists ---- */
 
 static int order(uint64_t a, uint64_t b)
@@ -25,9 +23,12 @@ static int compare_products(const void *left, const void *right)
 static int compare_attentions(const void *left, const void *right)
 {
     const struct kernel_attention *a = left, *b = right;
-    int by_type = order(a->cache_type, b->cache_type), by_tokens = order(a->tokens, b->tokens);
+    int by_type = order(a->cache_type, b->cache_type), by_heads = order(a->kv_heads, b->kv_heads);
+    int by_tokens = order(a->tokens, b->tokens);
 
-    return by_type != 0 ? by_type : by_tokens != 0 ? by_tokens : order(a->cells, b->cells);
+    if (by_type != 0 || by_heads != 0)
+        return by_type != 0 ? by_type : by_heads;
+    return by_tokens != 0 ? by_tokens : order(a->cells, b->cells);
 }
 
 static int compare_others(const void *left, const void *right)
@@ -254,7 +255,32 @@ static double product_tokens(const struct program_task *task)
     return task->kind == TASK_EXPERTS && weights > 0 ? task->flops / (2 * weights) : task->tokens;
 }
 
-static double product_s(const struct kernel_table *table, const struct program_task *task)
+void kernel_gap_pass(struct kernel_gap *gap, double time_s)
+{
+    gap->s = (gap->in_product ? 0 : gap->s) + time_s;
+    gap->in_product = false;
+}
+
+/* A product behind `gap`, of the times with and without what is loaded ahead, and of the longest
+ * that loading ahead may take. */
+static double leave_gap(struct kernel_gap *gap, bool launches, double full_s, double time_s,
+                        double most_s)
+{
+    if (gap == NULL)
+        return full_s;
+    if (most_s <= 0) {
+        kernel_gap_pass(gap, full_s);
+        return full_s;
+    }
+    if (launches)
+        gap->s = fmin(gap->in_product ? 0 : gap->s, most_s);
+    gap->s = fmax(0, gap->s - (full_s - time_s));
+    gap->in_product = true;
+    return time_s;
+}
+
+static double product_s(const struct kernel_table *table, const struct program_task *task,
+                        struct kernel_gap *gap)
 {
     const struct kernel_product first = {.kind = task->kind, .type = task->type};
     bool quantises = task->input_bytes > 0; /* by a kernel of its own */
@@ -262,7 +288,8 @@ static double product_s(const struct kernel_table *table, const struct program_t
     double bytes = (double)task->rows * (double)tensor_type_row_bytes(task->type, task->columns) *
                    task->experts;
     struct list list = products_of(table);
-    struct bracket bracket = {.at = product_tokens(task)};
+    struct bracket full = {.at = product_tokens(task)}, behind = full, most = full;
+    double loaded_s = gap == NULL || (launches && gap->in_product) ? 0 : gap->s;
     double time_s, quantising_s;
 
     for (size_t i = place_of(&list, &first); i < list.count; i++) {
@@ -270,26 +297,26 @@ static double product_s(const struct kernel_table *table, const struct program_t
 
         if (row->kind != task->kind || row->type != task->type)
             break;
-        show(&bracket, row->tokens, streaming_s(launches ? row->launch_s : 0, bytes, row->gbs));
+        double launch_s = launches ? row->launch_s : 0;
+        double most_s = row->ahead_bytes / (row->gbs * 1e9);
+
+        show(&full, row->tokens, streaming_s(launch_s, bytes, row->gbs));
+        show(&behind, row->tokens,
+             fmax(launch_s, streaming_s(launch_s, bytes, row->gbs) - fmin(loaded_s, most_s)));
+        show(&most, row->tokens, most_s);
     }
-    time_s = growing_time_at(&bracket);
-    if (time_s < 0 || !quantises)
+    time_s = growing_time_at(&full);
+    if (time_s < 0)
+        return time_s;
+    time_s = leave_gap(gap, launches, time_s, growing_time_at(&behind), time_at(&most));
+    if (!quantises)
         return time_s;
     quantising_s = other_s(table, TASK_NORM, task->tokens, task->input_bytes);
     return quantising_s < 0 ? -1 : time_s + quantising_s;
 }
 
-/* Cells of the shape that was measured with as much to do for each: K and V to read, and for
- * many tokens multiply-adds. */
-static double equivalent_cells(const struct program_task *task, double tokens, double cells)
-{
-    double heads = tokens <= DECODE_TOKENS ? (double)task->kv_heads / KERNEL_ATTENTION_KV_HEADS
-                                           : (double)task->heads / KERNEL_ATTENTION_HEADS;
-
-    return cells * heads * task->head_dim / KERNEL_ATTENTION_HEAD_DIM;
-}
-
-/* Rows of one cache type and number of tokens, from `*at` on, which goes behind them. */
+/* Rows of one cache type, number of KV heads and of tokens, from `*at` on, which goes behind them.
+ */
 static double window_s(const struct kernel_table *table, size_t *at, double cells)
 {
     const struct kernel_attention *first = &table->attentions[*at];
@@ -298,44 +325,63 @@ static double window_s(const struct kernel_table *table, size_t *at, double cell
     for (; *at < table->attention_count; (*at)++) {
         const struct kernel_attention *row = &table->attentions[*at];
 
-        if (row->cache_type != first->cache_type || row->tokens != first->tokens)
+        if (row->cache_type != first->cache_type || row->kv_heads != first->kv_heads ||
+            row->tokens != first->tokens)
             break;
         show(&bracket, (double)row->cells, row->time_s);
     }
     return growing_time_at(&bracket);
 }
 
-static double attention_s(const struct kernel_table *table, const struct program_task *task,
-                          double cells)
+/* The same of one cache type and number of KV heads. */
+static double tokens_s(const struct kernel_table *table, size_t *at, double tokens, double cells)
 {
-    const struct kernel_attention first = {.cache_type = task->cache_type};
-    double sequences = task->sequences > 1 ? task->sequences : 1;
-    struct list list = attentions_of(table);
-    struct bracket bracket = {.at = sequence_tokens(task)};
-    size_t at = place_of(&list, &first);
+    const struct kernel_attention *first = &table->attentions[*at];
+    struct bracket bracket = {.at = tokens};
 
-    cells = equivalent_cells(task, bracket.at, cells) * sequences;
-    while (at < list.count && table->attentions[at].cache_type == task->cache_type) {
-        double tokens = table->attentions[at].tokens;
+    while (*at < table->attention_count && table->attentions[*at].cache_type == first->cache_type &&
+           table->attentions[*at].kv_heads == first->kv_heads) {
+        double measured = table->attentions[*at].tokens;
 
-        show(&bracket, tokens, window_s(table, &at, cells));
+        show(&bracket, measured, window_s(table, at, cells));
     }
     return growing_time_at(&bracket);
 }
 
-double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
-                      double cells)
+/* Cells of the measured shape with as many multiply-adds; how many bytes each takes goes with the
+ * KV heads of a query head. */
+static double attention_s(const struct kernel_table *table, const struct program_task *task,
+                          double cells)
 {
-    switch (task->kind) {
-    case TASK_MATMUL:
-    case TASK_EXPERTS:
-        return product_s(table, task);
-    case TASK_ATTENTION:
-        return attention_s(table, task, cells);
-    default:
-        return other_s(table, task->kind, sequence_tokens(task),
-                       task->bytes + cells * task->bytes_per_cell);
+    const struct kernel_attention first = {.cache_type = task->cache_type};
+    double heads = (double)task->heads / KERNEL_ATTENTION_HEADS;
+    struct list list = attentions_of(table);
+    struct bracket bracket = {.at = heads > 0 ? task->kv_heads / heads : 0};
+    size_t at = place_of(&list, &first);
+
+    cells *= heads * task->head_dim / KERNEL_ATTENTION_HEAD_DIM *
+             (task->sequences > 1 ? task->sequences : 1);
+    while (at < list.count && table->attentions[at].cache_type == task->cache_type) {
+        double kv_heads = table->attentions[at].kv_heads;
+
+        show(&bracket, kv_heads, tokens_s(table, &at, sequence_tokens(task), cells));
     }
+    return time_at(&bracket);
+}
+
+double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
+                      double cells, struct kernel_gap *gap)
+{
+    double time_s;
+
+    if (task->kind == TASK_MATMUL || task->kind == TASK_EXPERTS)
+        return product_s(table, task, gap);
+    time_s = task->kind == TASK_ATTENTION ? attention_s(table, task, cells)
+                                          : other_s(table, task->kind, sequence_tokens(task),
+                                                    task->bytes + cells * task->bytes_per_cell);
+    if (gap != NULL && time_s >= 0)
+        kernel_gap_pass(gap, time_s);
+    return time_s;
 }
 
 /* ---- sums ---- */

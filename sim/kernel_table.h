@@ -3,31 +3,30 @@
 #ifndef SIM_KERNEL_TABLE_H
 #define SIM_KERNEL_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "sim/program.h"
 
-/* The shape of the attention that is measured. */
-enum {
-    KERNEL_ATTENTION_HEADS = 32,
-    KERNEL_ATTENTION_KV_HEADS = 8,
-    KERNEL_ATTENTION_HEAD_DIM = 128
-};
+/* The shape of the attention that is measured, with one or more numbers of KV heads. */
+enum { KERNEL_ATTENTION_HEADS = 32, KERNEL_ATTENTION_HEAD_DIM = 128 };
 
-/* A product with weights of a type, of so many tokens: launch_s + bytes of the weights / gbs. For
- * TASK_EXPERTS, `tokens` are the rows that each touched expert has on average, and the weights
- * those of the touched ones. */
+/* A product with weights of a type, of so many tokens: launch_s + bytes of the weights / gbs, less
+ * those that have come while other kernels ran between the product before and this one: at the same
+ * rate, ahead_bytes at most. For TASK_EXPERTS, `tokens` are the rows that each touched expert has
+ * on average, and the weights those of the touched ones. */
 struct kernel_product {
     enum task_kind kind; /* TASK_MATMUL, TASK_EXPERTS */
     enum tensor_type type;
     uint32_t tokens; /* 1 or more */
-    double launch_s, gbs;
+    double launch_s, gbs, ahead_bytes;
 };
 
 /* Attention of so many tokens of one sequence over a window of so many cells, its own tokens'
- * included, with 32 query heads and 8 KV heads of 128 values. */
+ * included, with 32 query heads of 128 values. */
 struct kernel_attention {
     enum tensor_type cache_type; /* of K */
+    uint32_t kv_heads;           /* 1 to 32 */
     uint32_t tokens;             /* 1 or more */
     uint64_t cells;              /* 1 or more */
     double time_s;               /* of all its kernels */
@@ -51,7 +50,8 @@ struct kernel_sum {
 /* Of one GPU model; lists are owned, each sorted by its fields in order. All zero but the name is
  * a table without rows. */
 struct kernel_table {
-    char gpu[64]; /* as machine_device.gpu */
+    char gpu[64];  /* as machine_device.gpu */
+    double step_s; /* of the host, for each such GPU, before a step's first kernel */
     struct kernel_product *products;
     struct kernel_attention *attentions;
     struct kernel_other *others;
@@ -71,16 +71,28 @@ int kernel_table_add_sum(struct kernel_table *table, struct kernel_sum row, stru
 /** Frees the rows; the name stays. */
 void kernel_table_clear(struct kernel_table *table);
 
+/* What has run on a device since its last product that loads weights ahead. */
+struct kernel_gap {
+    double s;
+    bool in_product; /* nothing: `s` is what is left for those that share the product's launch */
+};
+
+/** Something else has run on the device. */
+void kernel_gap_pass(struct kernel_gap *gap, double time_s);
+
 /**
  * Seconds of a kernel task by the table: between rows of the same kind and type times are
- * interpolated over tokens (and cells), beyond the last they grow with them.
+ * interpolated over tokens (and cells), beyond the last they grow with them; between numbers of KV
+ * heads for a query head they are interpolated, too.
  *
  * @param task as the schedule `lopside` has it
  * @param cells of the task's window
+ * @param gap   before the task, then behind it; NULL where no kernel starts before another has
+ * ended
  * @return below 0 where the table has no row of the task's kind and type
  */
 double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
-                      double cells);
+                      double cells, struct kernel_gap *gap);
 
 /** Seconds of a sum of `bytes` a device; below 0 where there is no row of so many devices. */
 double kernel_table_sum_s(const struct kernel_table *table, uint32_t devices, double bytes);

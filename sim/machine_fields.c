@@ -16,6 +16,8 @@
 #define RATIO "a share"
 #define GBS_MAX 1e5
 #define US_MAX 1e4
+#define MIB_MAX 1e6
+#define MIB_BYTES 1048576
 /* dp4a multiplies four int8 values on each of a multiprocessor's 128 lanes */
 #define MATVEC_MAX 512
 #define MATMUL_MAX 100000
@@ -146,11 +148,18 @@ static const struct machine_field family_rows[] = {
      0, 1000, false, 1e-6, FAMILY(gdn_step_s)},
 };
 
+static const struct machine_field table_rows[] = {
+    {NULL, "step_us", TIME, "us", "host thread, before a step's first kernel, for each device",
+     0, US_MAX, false, 1e-6, offsetof(struct kernel_table, step_s)},
+};
+
 static const struct machine_field product_rows[] = {
     {NULL, "launch_us", TIME, "us", "fixed time of a product's launch",
      0, US_MAX, false, 1e-6, offsetof(struct kernel_product, launch_s)},
     {NULL, "gbs", BANDWIDTH, "GB/s", "bytes of its weights for the rest of its time",
      KERNEL_GBS_MIN, GBS_MAX, false, 1, offsetof(struct kernel_product, gbs)},
+    {NULL, "ahead_mib", "a size in MiB", "MiB", "of its weights that are loaded beside kernels before",
+     0, MIB_MAX, false, MIB_BYTES, offsetof(struct kernel_product, ahead_bytes)},
 };
 
 static const struct machine_field attention_rows[] = {
@@ -182,6 +191,7 @@ const struct machine_fields machine_device_fields = FIELDS(device_rows);
 const struct machine_fields machine_link_fields = FIELDS(link_rows);
 const struct machine_fields machine_collective_fields = FIELDS(collective_rows);
 const struct machine_fields machine_family_fields = FIELDS(family_rows);
+const struct machine_fields kernel_table_fields = FIELDS(table_rows);
 const struct machine_fields kernel_product_fields = FIELDS(product_rows);
 const struct machine_fields kernel_attention_fields = FIELDS(attention_rows);
 const struct machine_fields kernel_other_fields = FIELDS(other_rows);

@@ -33,6 +33,7 @@ extern const struct machine_fields machine_device_fields;     /* struct machine_
 extern const struct machine_fields machine_link_fields;       /* struct machine_link */
 extern const struct machine_fields machine_collective_fields; /* struct machine_collective */
 extern const struct machine_fields machine_family_fields;     /* struct machine_family */
+extern const struct machine_fields kernel_table_fields;       /* struct kernel_table */
 extern const struct machine_fields kernel_product_fields;     /* struct kernel_product */
 extern const struct machine_fields kernel_attention_fields;   /* struct kernel_attention */
 extern const struct machine_fields kernel_other_fields;       /* struct kernel_other */

@@ -10,6 +10,7 @@
 
 /* Beyond any step, window and payload. */
 enum { TOKENS_MAX = 1 << 20 };
+enum { PRODUCT_OPTIONAL = 1 << 2, TABLE_OPTIONAL = 1 << 0 }; /* ahead_mib; step_us */
 static const int64_t cells_max = INT64_C(1) << 32, bytes_max = INT64_C(1) << 40;
 
 /* ---- keeping ---- */
@@ -144,11 +145,11 @@ static int read_tokens(const struct json_cursor *row, uint32_t *tokens, struct e
 
 /* ---- rows ---- */
 
-/* All the fields of a record. */
-static int read_times(const struct json_cursor *row, struct machine_fields fields, void *record,
-                      struct error *err)
+/* The fields of a record, all but those of `optional`, bit by bit. */
+static int read_times(const struct json_cursor *row, struct machine_fields fields,
+                      uint32_t optional, void *record, struct error *err)
 {
-    uint32_t given = 0;
+    uint32_t given = optional;
 
     if (machine_fields_read(row, fields, record, &given, err) != 0)
         return -1;
@@ -158,14 +159,14 @@ static int read_times(const struct json_cursor *row, struct machine_fields field
 static int read_product(const struct json_cursor *row, struct kernel_table *table,
                         struct error *err)
 {
-    struct kernel_product product;
+    struct kernel_product product = {.ahead_bytes = 0};
 
     if (machine_fields_refuse_unknown(row, kernel_product_fields,
                                       MACHINE_KEYS("kind", "type", "tokens"), err) != 0 ||
         read_kind(row, is_product, &product.kind, err) != 0 ||
         read_type(row, "type", &product.type, err) != 0 ||
         read_tokens(row, &product.tokens, err) != 0 ||
-        read_times(row, kernel_product_fields, &product, err) != 0)
+        read_times(row, kernel_product_fields, PRODUCT_OPTIONAL, &product, err) != 0)
         return -1;
     return kernel_table_add_product(table, product, err);
 }
@@ -174,16 +175,21 @@ static int read_attention(const struct json_cursor *row, struct kernel_table *ta
                           struct error *err)
 {
     const struct json_integer_rule rule = {"a number of cells", 1, cells_max};
+    const struct json_integer_rule head_rule = {"a number of KV heads, of 32 query heads", 1,
+                                                KERNEL_ATTENTION_HEADS};
     struct kernel_attention attention;
-    int64_t cells;
+    int64_t kv_heads, cells;
 
     if (machine_fields_refuse_unknown(row, kernel_attention_fields,
-                                      MACHINE_KEYS("cache", "tokens", "cells"), err) != 0 ||
+                                      MACHINE_KEYS("cache", "kv_heads", "tokens", "cells"),
+                                      err) != 0 ||
         read_type(row, "cache", &attention.cache_type, err) != 0 ||
+        json_input_integer(row, "kv_heads", &head_rule, &kv_heads, err) != 0 ||
         read_tokens(row, &attention.tokens, err) != 0 ||
         json_input_integer(row, "cells", &rule, &cells, err) != 0 ||
-        read_times(row, kernel_attention_fields, &attention, err) != 0)
+        read_times(row, kernel_attention_fields, 0, &attention, err) != 0)
         return -1;
+    attention.kv_heads = (uint32_t)kv_heads;
     attention.cells = (uint64_t)cells;
     return kernel_table_add_attention(table, attention, err);
 }
@@ -196,7 +202,7 @@ static int read_other(const struct json_cursor *row, struct kernel_table *table,
                                       err) != 0 ||
         read_kind(row, is_other, &other.kind, err) != 0 ||
         read_tokens(row, &other.tokens, err) != 0 ||
-        read_times(row, kernel_other_fields, &other, err) != 0)
+        read_times(row, kernel_other_fields, 0, &other, err) != 0)
         return -1;
     return kernel_table_add_other(table, other, err);
 }
@@ -212,7 +218,7 @@ static int read_sum(const struct json_cursor *row, struct kernel_table *table, s
                                       err) != 0 ||
         json_input_integer(row, "devices", &device_rule, &devices, err) != 0 ||
         json_input_integer(row, "bytes", &byte_rule, &bytes, err) != 0 ||
-        read_times(row, kernel_sum_fields, &sum, err) != 0)
+        read_times(row, kernel_sum_fields, 0, &sum, err) != 0)
         return -1;
     sum.devices = (uint32_t)devices;
     sum.bytes = (uint64_t)bytes;
@@ -249,8 +255,10 @@ static int read_table(const struct json_cursor *parts, struct kernel_table *tabl
                       struct error *err)
 {
     if (json_input_as_object(parts, err) != 0 ||
-        json_input_refuse_unknown_keys(
-            parts, MACHINE_KEYS("products", "attention", "other", "sums", "basis"), err) != 0 ||
+        machine_fields_refuse_unknown(
+            parts, kernel_table_fields,
+            MACHINE_KEYS("products", "attention", "other", "sums", "basis"), err) != 0 ||
+        read_times(parts, kernel_table_fields, TABLE_OPTIONAL, table, err) != 0 ||
         read_rows(parts, "products", read_product, table, err) != 0 ||
         read_rows(parts, "attention", read_attention, table, err) != 0 ||
         read_rows(parts, "other", read_other, table, err) != 0)
@@ -338,6 +346,7 @@ static int add_attention(json_t *rows, const struct kernel_attention *attention)
     json_t *row = json_object();
     int failed = add_word(row, "cache", tensor_type_info(attention->cache_type)->name);
 
+    failed |= add_count(row, "kv_heads", attention->kv_heads);
     failed |= add_count(row, "tokens", attention->tokens);
     failed |= add_count(row, "cells", attention->cells);
     failed |= machine_add_fields(row, kernel_attention_fields, attention);
@@ -370,6 +379,7 @@ static json_t *table_json(const struct kernel_table *table)
     json_t *others = json_array(), *sums = json_array();
     int failed = json_object_set_new(parts, "products", products);
 
+    failed |= machine_add_fields(parts, kernel_table_fields, table);
     failed |= json_object_set_new(parts, "attention", attentions);
     failed |= json_object_set_new(parts, "other", others);
     failed |= json_object_set_new(parts, "sums", sums);

@@ -59,6 +59,7 @@ struct program_step predict_prompt_step(const struct placement *placement, uint3
         .tokens = now,
         .outputs = ends || (batch_ends && tool == PREDICT_LLAMA_BENCH),
         .rebuild = true,
+        .sync = placement->plan.schedule == PLAN_SCHEDULE_LOPSIDE, /* it ends each ubatch so */
     };
 }
 

@@ -216,10 +216,20 @@ static uint16_t route_of(const struct timing *timing, const struct program_task 
     }
 }
 
-/* What the host thread pays to issue a task. */
-static double issue_s(const struct placement *placement, const struct program_task *task,
-                      double cells)
+/* What the host thread pays to begin a step of our own runtime. */
+static double begin_s(const struct timing *timing)
 {
+    double sum_s = 0;
+
+    for (uint32_t d = 0; d < timing->placement->device_count; d++)
+        sum_s += timing->tables[d] != NULL ? timing->tables[d]->step_s : 0;
+    return sum_s;
+}
+
+/* What the host thread pays to issue a task. */
+static double issue_s(const struct timing *timing, const struct program_task *task, double cells)
+{
+    const struct placement *placement = timing->placement;
     const struct machine_host *host = &placement->machine->host;
     double bytes = task->bytes + cells * task->bytes_per_cell;
     uint32_t threads = placement->plan.n_threads > 0 ? placement->plan.n_threads : host->threads;
@@ -240,8 +250,9 @@ static double issue_s(const struct placement *placement, const struct program_ta
     case TASK_HOST_ATTENTION:
         return fmax(bytes / (host->memory_gbs * 1e9),
                     cells * task->flops_per_cell / (threads * host->thread_flops));
-    case TASK_MASK:
     case TASK_EMBED:
+        return begin_s(timing) + bytes / (host->thread_gbs * 1e9);
+    case TASK_MASK:
     case TASK_KV_STORE:
     case TASK_HOST_STATE:
         return bytes / (host->thread_gbs * 1e9);
@@ -253,14 +264,22 @@ static double issue_s(const struct placement *placement, const struct program_ta
     }
 }
 
-static double kernel_s(const struct timing *timing, const struct program_task *task, double cells)
+/* `gaps`: of the devices. A device that is slowed on purpose starts no kernel before another has
+ * ended. */
+static double kernel_s(const struct timing *timing, const struct program_task *task, double cells,
+                       struct kernel_gap *gaps)
 {
     uint32_t d = (uint32_t)task->device;
     const struct machine_device *device = device_of(timing->placement, d);
-    double time_s = timing->tables[d] != NULL ? kernel_table_s(timing->tables[d], task, cells) : -1;
+    double time_s =
+        timing->tables[d] != NULL
+            ? kernel_table_s(timing->tables[d], task, cells, device->slowdown > 1 ? NULL : &gaps[d])
+            : -1;
 
-    if (time_s < 0)
+    if (time_s < 0) {
         time_s = cost_kernel_s(timing->placement->machine, device, task, cells);
+        kernel_gap_pass(&gaps[d], time_s);
+    }
     return device->slowdown > 1 ? time_s * device->slowdown : time_s;
 }
 
@@ -308,16 +327,17 @@ static void time_collective(const struct timing *timing, const struct program_ta
 }
 
 static void time_task(const struct timing *timing, const struct program_task *task,
-                      struct program_cells cells, struct engine_task *engine_task)
+                      struct program_cells cells, struct kernel_gap *gaps,
+                      struct engine_task *engine_task)
 {
     const struct placement *placement = timing->placement;
     double n = program_task_cells(task, cells);
     double bytes = task->bytes + n * task->bytes_per_cell;
 
-    engine_task->issue_s = issue_s(placement, task, n);
+    engine_task->issue_s = issue_s(timing, task, n);
     switch (program_task_class(task->kind)) {
     case TASK_CLASS_KERNEL:
-        engine_task->work_s = kernel_s(timing, task, n);
+        engine_task->work_s = kernel_s(timing, task, n, gaps);
         break;
     case TASK_CLASS_COPY:
         engine_task->work_s = task->kind == TASK_PEER
@@ -330,10 +350,30 @@ static void time_task(const struct timing *timing, const struct program_task *ta
         break;
     case TASK_CLASS_COLLECTIVE:
         time_collective(timing, task, engine_task);
+        for (uint32_t d = 0; d < placement->device_count; d++)
+            kernel_gap_pass(&gaps[d], engine_task->work_s);
         break;
     default:
         engine_task->work_s = 0;
     }
+}
+
+/* All tasks: how long one takes may depend on those before it. */
+static void time_tasks(const struct timing *timing, const struct program *program,
+                       struct program_cells cells, struct engine_task *tasks)
+{
+    struct kernel_gap gaps[MACHINE_DEVICES_MAX] = {{.s = 0}};
+
+    for (size_t i = 0; i < program->task_count; i++)
+        time_task(timing, &program->tasks[i], cells, gaps, &tasks[i]);
+}
+
+static bool has_tables(const struct timing *timing)
+{
+    for (uint32_t d = 0; d < timing->placement->device_count; d++)
+        if (timing->tables[d] != NULL)
+            return true;
+    return false;
 }
 
 static size_t count_windowed(const struct program *program, uint32_t *windowed)
@@ -374,8 +414,8 @@ static struct engine_schedule *make_schedule(const struct timing *timing,
                          : ENGINE_NO_ROUTE,
             .blocking = task->blocking,
         };
-        time_task(timing, task, cells, &tasks[i]);
     }
+    time_tasks(timing, program, cells, tasks);
     schedule = engine_schedule_new(tasks, program->task_count, program->dependencies,
                                    program->dependency_count, err);
     free(tasks);
@@ -429,12 +469,17 @@ void timed_program_set_cells(const struct timing *timing, struct timed_program *
 
     if (timed->cells.base == cells.base && timed->cells.sliding == cells.sliding)
         return;
+    timed->cells = cells;
+    if (has_tables(timing)) {
+        time_tasks(timing, timed->program, cells, tasks);
+        return;
+    }
     for (size_t i = 0; i < timed->windowed_count; i++) {
+        struct kernel_gap gaps[MACHINE_DEVICES_MAX] = {{.s = 0}};
         uint32_t task = timed->windowed[i];
 
-        time_task(timing, &timed->program->tasks[task], cells, &tasks[task]);
+        time_task(timing, &timed->program->tasks[task], cells, gaps, &tasks[task]);
     }
-    timed->cells = cells;
 }
 
 /* ---- directions of links ---- */

@@ -502,6 +502,8 @@ START_TEST(a_step_that_does_not_wait_is_never_slower)
     char flags[100];
 
     for (int prompt = 0; prompt < 2; prompt++) {
+        if (prompt != 0 && speeds[_i][0] == '\0')
+            continue; /* the engine's ubatches follow each other from device to device */
         snprintf(flags, sizeof flags, OWN "%s", speeds[_i]);
         ck_assert_double_ge(speed(flags, prompt != 0), speed(speeds[_i], prompt != 0));
     }

@@ -386,12 +386,14 @@ END_TEST
 /* --- kernel tables --- */
 
 #define MEASURED                                                                                   \
-    "{\"products\": [{\"kind\": \"experts\", \"type\": \"Q4_K\", \"tokens\": 8, \"launch_us\": "   \
+    "{\"step_us\": 48, \"products\": [{\"kind\": \"experts\", \"type\": \"Q4_K\", \"tokens\": 8, " \
+    "\"launch_us\": "                                                                              \
     "2.1,"                                                                                         \
     " \"gbs\": 401.5}, {\"kind\": \"matmul\", \"type\": \"Q8_0\", \"tokens\": 1, \"launch_us\": "  \
     "2,"                                                                                           \
-    " \"gbs\": 400}],"                                                                             \
-    " \"attention\": [{\"cache\": \"Q8_0\", \"tokens\": 1, \"cells\": 4294967296, \"us\": 9.7}],"  \
+    " \"gbs\": 400, \"ahead_mib\": 22}],"                                                          \
+    " \"attention\": [{\"cache\": \"Q8_0\", \"kv_heads\": 32, \"tokens\": 1, \"cells\": "          \
+    "4294967296, \"us\": 9.7}],"                                                                   \
     " \"other\": [{\"kind\": \"delta-net\", \"tokens\": 1, \"launch_us\": 0, \"gbs\": 900}],"      \
     " \"sums\": [{\"devices\": 2, \"bytes\": 40960, \"us\": 5.2}]}"
 
@@ -415,7 +417,11 @@ START_TEST(a_kernel_table_belongs_to_the_devices_of_its_gpu)
     ck_near(table->products[1].launch_s, 2.1e-6);
     ck_near(table->products[1].gbs, 401.5);
     ck_assert_int_eq(table->attentions[0].cache_type, TENSOR_TYPE_Q8_0);
+    ck_assert_uint_eq(table->attentions[0].kv_heads, 32);
     ck_assert_uint_eq(table->attentions[0].cells, UINT64_C(4294967296));
+    ck_near(table->step_s, 48e-6);
+    ck_assert_double_eq(table->products[0].ahead_bytes, 22 * 1048576.0);
+    ck_assert_double_eq(table->products[1].ahead_bytes, 0); /* not given */
     ck_near(table->attentions[0].time_s, 9.7e-6);
     ck_assert_int_eq(table->others[0].kind, TASK_DELTA_NET);
     ck_assert_uint_eq(table->sums[0].bytes, 40960);
@@ -510,7 +516,10 @@ START_TEST(kernel_tables_written_as_a_profile_read_back_the_same)
     ck_assert_double_eq(read->products[1].launch_s, table->products[1].launch_s);
     ck_assert_double_eq(read->products[1].gbs, table->products[1].gbs);
     ck_assert_double_eq(read->attentions[0].time_s, table->attentions[0].time_s);
+    ck_assert_uint_eq(read->attentions[0].kv_heads, table->attentions[0].kv_heads);
     ck_assert_uint_eq(read->attentions[0].cells, table->attentions[0].cells);
+    ck_assert_double_eq(read->step_s, table->step_s);
+    ck_assert_double_eq(read->products[0].ahead_bytes, table->products[0].ahead_bytes);
     ck_assert_int_eq(read->others[0].kind, table->others[0].kind);
     ck_assert_double_eq(read->sums[0].time_s, table->sums[0].time_s);
     free(text);

@@ -287,12 +287,27 @@ static const struct {
                   "{'kind': 'matmul', 'type': 'Q8_0', 'tokens': 1, 'launch_us': 2, 'gbs': 8}]}")),
      7, 1, "kernels[\"GeForce RTX 4070\"].products[1]: measured in a row before; once is enough"},
     {"a measured attention without a window",
-     MORE(KERNELS(CARD "{'attention': [{'cache': 'F16', 'tokens': 1, 'us': 9.7}]}")), 5, 49,
+     MORE(KERNELS(CARD "{'attention': [{'cache': 'F16', 'kv_heads': 8, 'tokens': 1, 'us': 9.7}]}")),
+     5, 49,
      "kernels[\"GeForce RTX 4070\"].attention[0].cells: missing; a number of cells (a whole number "
      "from 1 to 4294967296) belongs here"},
+    {"a measured attention with more KV heads than query heads",
+     MORE(KERNELS(CARD "{'attention': [{'cache': 'F16', 'kv_heads': 40, 'tokens': 1, 'cells': 256, "
+                       "'us': 9}]}")),
+     5, 78,
+     "kernels[\"GeForce RTX 4070\"].attention[0].kv_heads: 40 is not a number of KV heads, of 32 "
+     "query heads; a whole number from 1 to 32 is"},
+    {"a measured product that loads less than nothing ahead",
+     MORE(KERNELS(CARD "{'products': [{'kind': 'matmul', 'type': 'Q8_0', 'tokens': 1, "
+                       "'launch_us': 2, 'gbs': 8, 'ahead_mib': -1}]}")),
+     5, 135,
+     "kernels[\"GeForce RTX 4070\"].products[0].ahead_mib: -1 is not a size in MiB; a number from "
+     "0 "
+     "to 1e+06 is"},
     {"a measured attention that takes no time",
-     MORE(KERNELS(CARD "{'attention': [{'cache': 'F16', 'tokens': 1, 'cells': 256, 'us': 0}]}")), 5,
-     99,
+     MORE(KERNELS(CARD "{'attention': [{'cache': 'F16', 'kv_heads': 8, 'tokens': 1, 'cells': 256, "
+                       "'us': 0}]}")),
+     5, 114,
      "kernels[\"GeForce RTX 4070\"].attention[0].us: 0 is not a time in microseconds; a number "
      "from "
      "0.001 to 1e+08 is"},
