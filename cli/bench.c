@@ -324,6 +324,7 @@ static int measure(const struct run *run, const struct placement *placement, str
     result->samples_s = calloc(result->reps, sizeof *result->samples_s);
     if (result->samples_s == NULL)
         return error_set(err, ERROR_MEMORY, "no memory for %u samples", result->reps);
+    result->measured_at = time(NULL);
     result->on_cpu = strcmp(measure->options.name, "cpu") == 0;
     if (bench_measure_test(measure, result->model_filename, placement, test, result->reps,
                            result->samples_s, err) == 0)

@@ -406,6 +406,17 @@ static void set_plan(json_t *object, const struct bench_result *result)
     SET("fit_min_ctx", json_integer(0));
 }
 
+/* When it was measured, as llama-bench has it. */
+static json_t *time_json(const struct bench_result *result)
+{
+    char text[32] = "";
+    struct tm parts;
+
+    if (result->samples_s != NULL && gmtime_r(&result->measured_at, &parts) != NULL)
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return json_string(text);
+}
+
 static void set_test(json_t *object, const struct bench_result *result)
 {
     struct statistics ns = statistics_of(result, sample_ns);
@@ -414,7 +425,7 @@ static void set_test(json_t *object, const struct bench_result *result)
     SET("n_prompt", json_integer(result->n_prompt));
     SET("n_gen", json_integer(result->n_gen));
     SET("n_depth", json_integer(result->n_depth));
-    SET("test_time", json_string(""));
+    SET("test_time", time_json(result));
     SET("avg_ns", json_integer((json_int_t)(ns.mean + 0.5)));
     SET("stddev_ns", json_integer((json_int_t)(ns.deviation + 0.5)));
     SET("avg_ts", json_real(ts.mean));

@@ -3,6 +3,7 @@
 #define CLI_BENCH_OUTPUT_H
 
 #include <stdio.h>
+#include <time.h>
 
 #include "sim/memory.h"
 #include "sim/predict.h"
@@ -33,6 +34,7 @@ struct bench_result {
     uint32_t n_prompt, n_gen, n_depth, reps;
     double time_s;     /* predicted */
     double *samples_s; /* (reps) measured; NULL: not. Owned by the run */
+    time_t measured_at;
     bool on_cpu;       /* they are what a CPU took to execute the devices' parts */
     struct timing_bound bound;
     struct memory_account memory;

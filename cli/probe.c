@@ -9,21 +9,29 @@
 #include "ref/host_probe.h"
 #include "sim/machine_local.h"
 #ifdef HAVE_CUDA
+#include "cuda/cuda_executor.h"
 #include "cuda/probe.h"
 #include "cuda/probe_kernels.h"
 #endif
 
 static void print_help(void)
 {
-    puts("Usage: lopside probe [--kernels] [-o text|json]\n"
+    puts("Usage: lopside probe [OPTION]...\n"
          "Measures this machine: host memory, GPUs, their links, launches and sums over them.\n"
          "The profile (json) is that of `lopside machine show` with the measured figures in it,\n"
          "and goes to --machine of the other commands.\n\n"
          "      --kernels             what the kernels of --backend cuda take as well, for\n"
-         "                            --engine lopside; a minute for each kind of GPU\n"
+         "                            --engine lopside; half a minute for each kind of GPU\n"
+         "      --reduce WAY          with --kernels, how sums go over GPUs: auto, nccl,\n"
+         "                            nccl-float or copies (default auto)\n"
          "  -o, --output text|json    a table (default), or a machine profile\n"
          "  -h, --help                this text");
 }
+
+struct options {
+    bool json, kernels;
+    const char *reduce; /* NULL: as by default */
+};
 
 #ifdef HAVE_CUDA
 
@@ -91,15 +99,22 @@ static void print_table(const struct kernel_table *table)
 }
 
 /* Tables of each kind of GPU; to the machine, or printed where `prints`. */
-static int measure_kernels(struct machine *machine, bool prints, struct error *err)
+static int measure_kernels(struct machine *machine, const struct options *options, bool prints,
+                           struct error *err)
 {
+    enum cuda_reduction reduction = CUDA_REDUCE_AUTO;
+
+    if (options->reduce != NULL && !cuda_reduction_find(options->reduce, &reduction))
+        return error_set(err, ERROR_USAGE,
+                         "--reduce %s: auto, nccl, nccl-float and copies are accepted",
+                         options->reduce);
     for (uint32_t d = 0; d < machine->device_count; d++) {
         struct kernel_table table = {.product_count = 0};
         int status;
 
         if (machine_kernel_table(machine, machine->devices[d].gpu) != NULL)
             continue;
-        status = probe_kernels(machine, d, &table, err);
+        status = probe_kernels(machine, d, reduction, &table, err);
         if (status == 0 && prints)
             print_table(&table);
         if (status == 0)
@@ -111,8 +126,8 @@ static int measure_kernels(struct machine *machine, bool prints, struct error *e
     return 0;
 }
 
-static int print_profile(const struct probe *probe, const struct machine_host *host, bool kernels,
-                         struct error *err)
+static int print_profile(const struct probe *probe, const struct machine_host *host,
+                         const struct options *options, struct error *err)
 {
     struct machine *machine = machine_local(err);
     char *text;
@@ -125,8 +140,9 @@ static int print_profile(const struct probe *probe, const struct machine_host *h
     machine->host.thread_gbs = host->thread_gbs;
     probe_apply(probe, machine);
     snprintf(machine->about, sizeof machine->about, "measured by lopside probe");
-    text =
-        kernels && measure_kernels(machine, false, err) != 0 ? NULL : machine_to_json(machine, err);
+    text = options->kernels && measure_kernels(machine, options, false, err) != 0
+               ? NULL
+               : machine_to_json(machine, err);
     machine_free(machine);
     if (text == NULL)
         return -1;
@@ -135,7 +151,8 @@ static int print_profile(const struct probe *probe, const struct machine_host *h
     return 0;
 }
 
-static int measure_gpus(const struct machine_host *host, bool json, bool kernels, struct error *err)
+static int measure_gpus(const struct machine_host *host, const struct options *options,
+                        struct error *err)
 {
     struct probe probe;
     struct machine *machine;
@@ -143,24 +160,24 @@ static int measure_gpus(const struct machine_host *host, bool json, bool kernels
 
     if (probe_run(&probe, err) != 0)
         return -1;
-    if (json)
-        return print_profile(&probe, host, kernels, err);
+    if (options->json)
+        return print_profile(&probe, host, options, err);
     print_text(&probe);
-    if (!kernels)
+    if (!options->kernels)
         return 0;
     machine = machine_local(err);
-    status = machine != NULL ? measure_kernels(machine, true, err) : -1;
+    status = machine != NULL ? measure_kernels(machine, options, true, err) : -1;
     machine_free(machine);
     return status;
 }
 
 #else
 
-static int measure_gpus(const struct machine_host *host, bool json, bool kernels, struct error *err)
+static int measure_gpus(const struct machine_host *host, const struct options *options,
+                        struct error *err)
 {
     (void)host;
-    (void)json;
-    (void)kernels;
+    (void)options;
     return error_set(err, ERROR_UNSUPPORTED,
                      "this build has no CUDA runtime; configure found no nvcc. `lopside machine "
                      "show` says what the driver knows of GPUs");
@@ -169,28 +186,29 @@ static int measure_gpus(const struct machine_host *host, bool json, bool kernels
 #endif
 
 /* The host is measured in any case; without a GPU that is all there is to say. */
-static int measure(bool json, bool kernels)
+static int measure(const struct options *options)
 {
     struct machine_host host = {.cpu = "unknown"};
     struct error err = {0};
 
     if (host_probe_run(&host, &err) != 0)
         return cli_fail(&err);
-    if (!json)
+    if (!options->json)
         printf("host %s, %u threads\n  memory, all threads        %9.1f GB/s\n"
                "  memory, one thread         %9.1f GB/s\n",
                host.cpu, host.threads, host.memory_gbs, host.thread_gbs);
-    return measure_gpus(&host, json, kernels, &err) == 0 ? CLI_OK : cli_fail(&err);
+    return measure_gpus(&host, options, &err) == 0 ? CLI_OK : cli_fail(&err);
 }
 
 int cli_probe(int argc, char **argv)
 {
-    enum { OPTION_KERNELS = 256 };
+    enum { OPTION_KERNELS = 256, OPTION_REDUCE };
     static const struct option longs[] = {{"kernels", no_argument, NULL, OPTION_KERNELS},
+                                          {"reduce", required_argument, NULL, OPTION_REDUCE},
                                           {"output", required_argument, NULL, 'o'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
-    bool json = false, kernels = false;
+    struct options options = {.reduce = NULL};
     int option;
 
     while ((option = getopt_long_only(argc, argv, "ho:", longs, NULL)) != -1) {
@@ -199,11 +217,14 @@ int cli_probe(int argc, char **argv)
             print_help();
             return CLI_OK;
         case OPTION_KERNELS:
-            kernels = true;
+            options.kernels = true;
+            break;
+        case OPTION_REDUCE:
+            options.reduce = optarg;
             break;
         case 'o':
-            json = strcmp(optarg, "json") == 0;
-            if (!json && strcmp(optarg, "text") != 0)
+            options.json = strcmp(optarg, "json") == 0;
+            if (!options.json && strcmp(optarg, "text") != 0)
                 return cli_wrong_call("probe", "-o %s: text or json", optarg);
             break;
         default:
@@ -212,5 +233,5 @@ int cli_probe(int argc, char **argv)
     }
     if (optind < argc)
         return cli_wrong_call("probe", "unexpected argument %s", argv[optind]);
-    return measure(json, kernels);
+    return measure(&options);
 }

@@ -176,6 +176,10 @@ static void print_text(const struct validation *validation, const struct options
         print_figures(&validation->counts, "counts");
     printf("\nFits or not, runs or not: %zu of %zu rows right.\n",
            validation->verdicts - validation->wrong_verdicts, validation->verdicts);
+    if (validation->order.pairs > 0)
+        printf("Orders: %zu of %zu pairs of plans that are more than %g %% apart right.\n",
+               validation->order.pairs - validation->order.wrong, validation->order.pairs,
+               VALIDATE_APART_PCT);
     print_fitted(validation);
     print_rows(validation, options);
 }
@@ -234,6 +238,9 @@ static int print_json(const struct validation *validation)
     json_object_set_new(root, "verdicts",
                         json_pack("{s:I, s:I}", "n", (json_int_t)validation->verdicts, "wrong",
                                   (json_int_t)validation->wrong_verdicts));
+    json_object_set_new(root, "order",
+                        json_pack("{s:I, s:I}", "n", (json_int_t)validation->order.pairs, "wrong",
+                                  (json_int_t)validation->order.wrong));
     json_object_set_new(root, "rows", rows);
     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
     putchar('\n');

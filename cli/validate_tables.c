@@ -23,6 +23,7 @@ struct table {
     size_t shown_count;
     const char *notes[64]; /* reasons, each once */
     size_t note_count;
+    bool has_spread; /* of some rows it is known how far repeated runs were apart */
 };
 
 /* ---- text ---- */
@@ -140,7 +141,16 @@ static const char *verdict_text(const struct validate_row *row, double verdict)
                                      : "does not fit";
 }
 
-static void print_values(const struct validate_row *row)
+static void print_spread(const struct validate_row *row)
+{
+    char spread[32] = "";
+
+    if (trace_row_has(row->row, TRACE_FIELD_STDDEV) && row->measured > 0)
+        snprintf(spread, sizeof spread, "%.1f", 100 * row->row->stddev / row->measured);
+    print_cell(spread);
+}
+
+static void print_values(const struct table *table, const struct validate_row *row)
 {
     int decimals = strcmp(row->row->unit, "MiB") == 0 ? 0 : row->measured < 1e4 ? 2 : 0;
     char measured[160], predicted[32] = "-", error[32] = "-";
@@ -167,6 +177,8 @@ static void print_values(const struct validate_row *row)
         }
     }
     print_cell(measured);
+    if (table->has_spread)
+        print_spread(row);
     print_cell(predicted);
     print_cell(error);
 }
@@ -203,7 +215,7 @@ static void print_row(struct table *table, const struct validate_row *row)
         print_cell(text);
     }
     print_cell(metric_heading(row->row, metric, sizeof metric));
-    print_values(row);
+    print_values(table, row);
     print_status(table, row);
     putchar('\n');
 }
@@ -258,10 +270,11 @@ static void print_heading_row(const struct table *table)
     printf("| row |");
     for (size_t c = 0; c < table->shown_count; c++)
         print_cell(table->shown[c]->heading);
-    printf(" metric | measured | predicted | error %% | status |\n| --- |");
+    printf(" metric | measured |%s predicted | error %% | status |\n| --- |",
+           table->has_spread ? " spread % |" : "");
     for (size_t c = 0; c < table->shown_count; c++)
         printf(" --- |");
-    puts(" --- | ---: | ---: | ---: | --- |");
+    printf(" --- | ---: |%s ---: | ---: | --- |\n", table->has_spread ? " ---: |" : "");
 }
 
 static void print_notes(const struct table *table)
@@ -322,6 +335,8 @@ static int print_table(struct table *table, struct error *err)
     if (table->row_count > 0) {
         if (row_columns_new(table->rows, table->row_count, &columns, &column_count, err) != 0)
             return -1;
+        for (size_t i = 0; i < table->row_count; i++)
+            table->has_spread |= trace_row_has(table->rows[i]->row, TRACE_FIELD_STDDEV);
         print_common(table, columns, column_count);
         print_heading_row(table);
         for (size_t i = 0; i < table->row_count; i++)
@@ -507,7 +522,8 @@ static void print_introduction(void)
                     ", a cache without a stated type as f16. What all rows of a table share, as "
                     "far as they have the choice, stands above it. \"t/s\" is tokens per second; "
                     "several slots are "
-                    "added up.");
+                    "added up. A spread is the standard deviation of repeated runs, of what was "
+                    "measured.");
     print_paragraph("", "Status: *counted* rows make up the summaries. *Fitted* rows were used to "
                         "set the constants of the machine, so they have to agree and prove "
                         "nothing; a *duplicate* has the configuration of a fitted row. *Derived* "
@@ -548,6 +564,16 @@ int validate_tables_print(const struct validation *validation, const struct trac
                         "Speeds include times of a prompt. \"Not counted\" are fitted, duplicate "
                         "and derived rows; \"left out\" are rows of metrics that are not "
                         "predicted.");
+    if (validation->order.pairs > 0) {
+        char order[200];
+
+        snprintf(order, sizeof order,
+                 "Of two plans that were measured more than %g %% apart, all else being the same, "
+                 "the faster one is predicted to be it in %zu of %zu pairs.",
+                 VALIDATE_APART_PCT, validation->order.pairs - validation->order.wrong,
+                 validation->order.pairs);
+        print_paragraph("", order);
+    }
     at = 0;
     for (size_t t = 0; t < trace_count; at += traces[t].count, t++) {
         struct tables tables;

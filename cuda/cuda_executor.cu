@@ -631,15 +631,6 @@ static bool lockstep_is(const char *word)
 }
 
 /* Waits are between tasks, so there are no graphs then. */
-static bool is_slowed(const struct cuda_executor *executor)
-{
-    bool slowed = false;
-
-    for (int d = 0; d < MACHINE_DEVICES_MAX; d++)
-        slowed = slowed || executor->slowdowns[d] > 1 || executor->link_gbs[d] > 0;
-    return slowed;
-}
-
 /* The host's values are pinned, so that they come and go at the link's speed. */
 static void *allocate_pinned(size_t bytes)
 {
@@ -692,7 +683,7 @@ static int open_parts(struct cuda_executor *executor, const struct executor_sett
         if (executor->trace == nullptr)
             return -1;
     }
-    if (!options->no_graphs && !lockstep && !is_slowed(executor)) {
+    if (!options->no_graphs && !lockstep) {
         executor->graphs = cuda_graphs_new(err);
         if (executor->graphs == nullptr)
             return -1;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/cuda_executor.h"
 #include "cuda/probe.h"
 #include "ref/host_probe.h"
 #include "ref/session.h"
@@ -512,12 +511,15 @@ static int probe_sums(struct probing *p, struct kernel_table *table, struct erro
     return status;
 }
 
-int probe_kernels(const struct machine *machine, uint32_t device, struct kernel_table *table,
-                  struct error *err)
+int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_reduction reduction,
+                  struct kernel_table *table, struct error *err)
 {
-    struct probing p = {
-        .machine = machine,
-        .options = {.gpus = {(int)device}, .gpu_count = 1, .watch = watch, .watch_context = &p}};
+    struct probing p = {.machine = machine,
+                        .options = {.gpus = {(int)device},
+                                    .gpu_count = 1,
+                                    .reduction = reduction,
+                                    .watch = watch,
+                                    .watch_context = &p}};
     int status;
 
     snprintf(table->gpu, sizeof table->gpu, "%s", machine->devices[device].gpu);

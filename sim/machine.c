@@ -16,7 +16,9 @@
 /* Built-in profiles: a name and the file of sim/data/machines. */
 #define BUILTINS(BUILTIN)                                                                          \
     BUILTIN("rtx4070-gen4x16+rtx3060-gen3x4", machine_rtx4070_rtx3060_json)                        \
-    BUILTIN("rtx4070-gen4x16", machine_rtx4070_json)
+    BUILTIN("rtx4070-gen4x16", machine_rtx4070_json)                                               \
+    BUILTIN("h200-x2", machine_h200_x2_json)                                                       \
+    BUILTIN("h200", machine_h200_json)
 
 static const char *const builtin_names[] = {
 #define BUILTIN_NAME(name, symbol) name,

@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "sim/mix_rule.h"
+#include "sim/model.h"
 
 /* --- the test and its speed --- */
 
@@ -229,6 +230,25 @@ static void put_model(struct trace_bench_writing *writing, const char *type)
         trace_bench_put_text(writing, writing->row, "quant", quant);
 }
 
+/* "qwen3.8-27b:Q8_0", which `lopside bench` has in place of a file: what it prints as a type may
+ * stand for several models. */
+static bool put_catalogue_model(struct trace_bench_writing *writing, const char *name)
+{
+    const char *colon = name != NULL ? strchr(name, ':') : NULL;
+    size_t length = colon != NULL ? (size_t)(colon - name) : 0;
+
+    for (size_t i = 0; length > 0 && i < model_catalogue_count(); i++) {
+        const struct model_card *card = model_catalogue_card(i);
+
+        if (strlen(card->name) != length || strncasecmp(card->name, name, length) != 0)
+            continue;
+        trace_bench_put_text(writing, writing->row, "model", card->name);
+        trace_bench_put_text(writing, writing->row, "quant", colon + 1);
+        return true;
+    }
+    return false;
+}
+
 /* "NVIDIA GeForce RTX 4070, NVIDIA GeForce RTX 3060"; older releases join by a slash. */
 static void put_gpus(struct trace_bench_writing *writing, json_t *list, const char *text)
 {
@@ -342,7 +362,8 @@ static int write_row(struct trace_bench_writing *writing, struct trace_draft *dr
         return -1;
     put_id(writing, draft->trace.source, draft->bench_results);
     put_test(writing, &test);
-    put_model(writing, type);
+    if (!put_catalogue_model(writing, writing->record->values[TRACE_BENCH_MODEL_FILENAME]))
+        put_model(writing, type);
     put_machine(writing);
     put_program(writing);
     trace_bench_put(writing, writing->row, "plan", json_incref(writing->plan));

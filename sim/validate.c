@@ -310,6 +310,62 @@ static bool has_table(const struct validation *validation, const char *table)
     return false;
 }
 
+/* ---- orders ---- */
+
+/* How the machine was slowed is not part of a plan. */
+static const char *pace_of(const struct trace_row *row, const char *key)
+{
+    for (size_t i = 0; i < row->other_plan_key_count; i++)
+        if (strcmp(row->other_plan_keys[i].key, key) == 0)
+            return row->other_plan_keys[i].json;
+    return "";
+}
+
+static bool are_on_one_machine(const struct trace_row *a, const struct trace_row *b)
+{
+    if (strcmp(a->machine, b->machine) != 0 || a->gpu_count != b->gpu_count)
+        return false;
+    for (size_t i = 0; i < a->gpu_count; i++)
+        if (strcmp(a->gpus[i], b->gpus[i]) != 0)
+            return false;
+    return a->clocks == b->clocks;
+}
+
+static bool differ_in_plan_alone(const struct trace_row *a, const struct trace_row *b)
+{
+    return are_on_one_machine(a, b) && strcmp(a->engine, b->engine) == 0 &&
+           strcmp(a->model, b->model) == 0 && strcmp(a->quant, b->quant) == 0 &&
+           strcmp(a->metric, b->metric) == 0 && a->n_prompt == b->n_prompt &&
+           a->n_gen == b->n_gen && a->n_depth == b->n_depth && a->n_slots == b->n_slots &&
+           strcmp(pace_of(a, "pace_devices"), pace_of(b, "pace_devices")) == 0 &&
+           strcmp(pace_of(a, "pace_links"), pace_of(b, "pace_links")) == 0;
+}
+
+static bool is_ordered(const struct validate_row *row)
+{
+    return row->status == VALIDATE_COUNTED && row_metric_is_speed(row->metric);
+}
+
+struct validate_order validate_order_of(const struct validate_row *rows, size_t count)
+{
+    struct validate_order order = {0};
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = i + 1; k < count && is_ordered(&rows[i]); k++) {
+            double least = fmin(rows[i].measured, rows[k].measured);
+            double apart = rows[k].measured - rows[i].measured;
+
+            if (!is_ordered(&rows[k]) || !differ_in_plan_alone(rows[i].row, rows[k].row) ||
+                fabs(apart) * 100 <= VALIDATE_APART_PCT * least)
+                continue;
+            order.pairs++;
+            order.wrong += (rows[k].predicted - rows[i].predicted) * apart <= 0;
+        }
+    return order;
+}
+
+/* ---- all ---- */
+
 /* Rows of a plan that ran, or of which it is said whether it did. A buffer's size can be that
  * of a plan that failed. */
 static bool has_run(const struct validate_row *row)
@@ -337,6 +393,7 @@ static int compute_all(struct validation *validation, struct error *err)
                     err) != 0)
             return -1;
     }
+    validation->order = validate_order_of(validation->rows, validation->row_count);
     return compute(validation, NULL, POOL_SPEED, &validation->total, err) != 0 ||
                    compute(validation, NULL, POOL_MEMORY, &validation->memory, err) != 0 ||
                    compute(validation, NULL, POOL_COUNTS, &validation->counts, err) != 0

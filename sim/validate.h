@@ -31,6 +31,14 @@ struct validate_figures {
     size_t skipped;
 };
 
+/* Pairs of counted speeds that differ in their plans alone, and by more than VALIDATE_APART_PCT as
+ * they were measured; `wrong`: the other one is predicted to be the faster. */
+#define VALIDATE_APART_PCT 5.0
+
+struct validate_order {
+    size_t pairs, wrong;
+};
+
 struct validation {
     struct validate_row *rows;
     size_t row_count;
@@ -40,6 +48,7 @@ struct validation {
     struct validate_figures memory;  /* sizes */
     struct validate_figures counts;  /* graph splits, payloads */
     size_t verdicts, wrong_verdicts; /* fits and status rows, and others that are said not to fit */
+    struct validate_order order;
 };
 
 /**
@@ -51,6 +60,9 @@ struct validation {
 int validate_rows(const struct trace *traces, size_t trace_count, const struct machine *machine,
                   struct validation *validation, struct error *err);
 void validation_close(struct validation *validation);
+
+/** Counts the pairs among some rows. */
+struct validate_order validate_order_of(const struct validate_row *rows, size_t count);
 
 /** The table of a row: its id without the number at its end. */
 void validate_table_id(const char *row_id, char *table, size_t size);

@@ -414,7 +414,7 @@ START_TEST(the_shipped_traces_are_read_whole)
 {
     struct trace_files files;
     struct error err = {0};
-    size_t seed_rows = 0, scoreboard_rows = 0;
+    size_t seed_rows = 0, scoreboard_rows = 0, own_rows = 0;
 
     ck_assert_int_eq(trace_find_files(source_path("traces"), &files, &err), 0);
     for (size_t i = 0; i < files.count; i++) {
@@ -429,10 +429,13 @@ START_TEST(the_shipped_traces_are_read_whole)
         }
         if (strstr(files.paths[i], "/scoreboard."))
             scoreboard_rows += trace.count;
+        if (strstr(files.paths[i], "/h200"))
+            own_rows += trace.count;
         trace_close(&trace);
     }
     ck_assert_uint_eq(seed_rows, 389);
     ck_assert_uint_eq(scoreboard_rows, 26);
+    ck_assert_uint_eq(own_rows, 71);
     trace_files_close(&files);
 }
 END_TEST

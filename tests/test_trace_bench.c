@@ -258,7 +258,7 @@ START_TEST(our_own_output_reads_back_in_every_format)
         ck_assert_int_eq(row->n_prompt, i % 2 == 0 ? 64 : 0);
         ck_assert_int_eq(row->n_gen, i % 2 == 0 ? 0 : 4);
         ck_assert_int_eq(row->n_depth, 256);
-        ck_assert_str_eq(row->model, "llama 8B");
+        ck_assert_str_eq(row->model, is_table ? "llama 8B" : "Llama-3.1-8B");
         ck_assert_str_eq(row->quant, "Q4_K_M");
         ck_assert_str_eq(row->engine, asked ? "llama.cpp-fork" : "llama.cpp");
         ck_assert_int_eq(row->split_mode, asked ? TRACE_SPLIT_TENSOR : TRACE_SPLIT_LAYER);
@@ -304,6 +304,22 @@ static const struct {
     {"llama 7B", "llama 7B", ""},
     {"llama", "llama", ""},
 };
+
+/* A type may stand for several models, a name of the catalogue for one. */
+START_TEST(a_model_of_the_catalogue_goes_by_its_name)
+{
+    struct trace trace = parse("model_filename,model_type,n_prompt,n_gen,avg_ts\n"
+                               "qwen3.8-27B:Q4_K_M,qwen35 27B Q4_K - Medium,512,0,100\n"
+                               "/models/a:b.gguf,qwen35 27B Q8_0,512,0,100\n"
+                               "no-model:Q8_0,qwen35 27B Q8_0,512,0,100\n");
+
+    ck_assert_str_eq(trace.rows[0].model, "Qwen3.8-27B");
+    ck_assert_str_eq(trace.rows[0].quant, "Q4_K_M");
+    ck_assert_str_eq(trace.rows[1].model, "qwen35 27B");
+    ck_assert_str_eq(trace.rows[2].model, "qwen35 27B");
+    trace_close(&trace);
+}
+END_TEST
 
 START_TEST(a_model_type_is_a_model_and_a_mix)
 {
@@ -500,6 +516,7 @@ int main(void)
     tcase_add_test(tests, a_dump_of_a_database_names_its_columns_once);
     ADD_LOOP(tests, our_own_output_reads_back_in_every_format, own_formats);
     ADD_LOOP(tests, a_model_type_is_a_model_and_a_mix, types);
+    tcase_add_test(tests, a_model_of_the_catalogue_goes_by_its_name);
     tcase_add_test(tests, ids_are_made_from_the_name_of_the_file);
     tcase_add_test(tests, an_engine_is_known_by_its_columns_or_its_name);
     tcase_add_test(tests, parallel_sequences_are_slots);

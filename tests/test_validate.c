@@ -416,6 +416,24 @@ START_TEST(rows_of_a_paced_run_are_predicted_on_as_slow_a_machine)
 }
 END_TEST
 
+#define LAYER(shares) "\"split_mode\": \"layer\", \"tensor_split\": [" shares "]"
+
+/* Predicted: 18.9, 25.7, 18.3 and 19.3 t/s. */
+START_TEST(plans_that_are_apart_have_to_be_in_order)
+{
+    validate(ROW_OF("a-01", "tg", "17.00", LAYER("50, 50"), TG, "") /* */
+             ROW_OF("a-02", "tg", "25.75", TENSOR, TG, "")          /* */
+             ROW_OF("a-03", "tg", "17.10", LAYER("40, 60"), TG, "") /* as fast as the first */
+             ROW_OF("a-04", "tg", "99.00", LAYER("55, 45"), TG, "") /* which is not so */
+             ROW_OF("a-05", "pp", "400", TENSOR, PP, "")            /* another metric */
+             ROW_OF("a-06", "tg", "50", LAYER("60, 40") ", \"pace_links\": \"9/1\"", TG,
+                    "")); /* a slowed machine */
+    ck_assert_uint_eq(validation.order.pairs, 5);
+    ck_assert_uint_eq(validation.order.wrong, 1);
+    close_all();
+}
+END_TEST
+
 START_TEST(rows_of_the_scoreboard_are_predicted_on_composed_machines)
 {
     const char *folder = getenv("srcdir");
@@ -478,6 +496,7 @@ int main(void)
     tcase_add_test(figures, a_percentile_has_the_least_rank_that_covers_its_share);
     tcase_add_test(machines, a_given_machine_stands_for_the_profile_of_its_name);
     tcase_add_test(machines, rows_of_a_paced_run_are_predicted_on_as_slow_a_machine);
+    tcase_add_test(machines, plans_that_are_apart_have_to_be_in_order);
     tcase_add_test(machines, rows_of_the_scoreboard_are_predicted_on_composed_machines);
     suite_add_tcase(suite, statuses_case());
     suite_add_tcase(suite, figures);
