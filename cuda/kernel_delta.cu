@@ -23,6 +23,7 @@ __device__ static uint32_t find_tokens(const struct program_token *tokens, uint3
     const uint32_t lane = threadIdx.x % WARP;
     uint32_t found = 0;
 
+    __syncwarp(); /* the list may hold what other lanes have just read */
     while (found < most && *next < count) {
         const uint32_t t = *next + lane;
         const bool hit = t < count && tokens[t].sequence == sequence;

@@ -89,7 +89,7 @@ uint32_t matmul_tile_count(const struct cuda_product *product)
 
 static bool uses_tiles(const struct cuda_product *product)
 {
-    return product->tokens > MATVEC_TOKENS;
+    return product->tokens > (product->routes != nullptr ? MATVEC_ROUTES : MATVEC_TOKENS);
 }
 
 /* Cuts the scratch into its parts; only sizes are right where `scratch` is NULL. */

@@ -5,8 +5,9 @@
 #include "cuda/matmul.h"
 
 enum {
-    MATVEC_TOKENS = 8, /* rows of a result up to which each is a matrix-vector product */
-    MATMUL_TILE = 64,  /* rows and tokens of a tile */
+    MATVEC_TOKENS = 8,    /* rows of a result up to which each is a matrix-vector product */
+    MATVEC_ROUTES = 1024, /* the same of experts, of which each tile would have a few rows */
+    MATMUL_TILE = 64,     /* rows and tokens of a tile */
 };
 
 /* Rows of a result that take the same expert: order[first], ... */
