@@ -40,6 +40,10 @@ struct probing {
     size_t count, capacity;
     bool collects, failed; /* failed: no memory for a sample */
     double span_s;         /* of the last step, from its first kernel on */
+    /* The last step's kernels by the table, unless NULL: each alone, and as they follow. */
+    const struct kernel_table *table;
+    double alone_s, together_s;
+    uint32_t kernel_count;
     struct source source;
     struct placement *placement;
     struct session *session;
@@ -101,6 +105,25 @@ static size_t add_product(struct probing *p, const struct program *program,
     return end;
 }
 
+static void add_up(struct probing *p, const struct program *program,
+                   const struct timeline_step *step)
+{
+    struct kernel_gap gap = {.s = 0};
+
+    p->alone_s = p->together_s = p->kernel_count = 0;
+    for (size_t i = 0; i < program->task_count; i++) {
+        struct program_task task = program->tasks[i];
+        double cells = program_task_cells(&task, step->cells);
+
+        if (program_task_class(task.kind) != TASK_CLASS_KERNEL || task.op_count == 0)
+            continue;
+        p->together_s += kernel_table_s(p->table, &task, cells, &gap);
+        task.kernels = task.kernels > 0 ? task.kernels : 1;
+        p->alone_s += kernel_table_s(p->table, &task, cells, NULL);
+        p->kernel_count++;
+    }
+}
+
 static void watch(void *context, const struct program *program, const struct timeline_step *step)
 {
     struct probing *p = context;
@@ -112,6 +135,8 @@ static void watch(void *context, const struct program *program, const struct tim
         first++;
     last_end_s = step->tasks[first].start_s;
     p->span_s = step->tasks[step->task_count - 1].end_s - last_end_s;
+    if (p->table != NULL)
+        add_up(p, program, step);
     for (size_t i = 0; i < step->task_count && p->collects;) {
         const struct program_task *task = &program->tasks[i];
         struct sample sample = {.kind = task->kind,
@@ -424,7 +449,8 @@ static int by_value(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Median time of a step of one token; of traced ones what comes from the first kernel on. */
+/* Median time of a step of one token of a dense model; of traced ones what comes from the first
+ * kernel on. */
 static int time_steps(struct probing *p, bool traced, double *time_s, struct error *err)
 {
     enum { COUNT = 31, FIRST = 8 };
@@ -456,6 +482,30 @@ static int probe_step(struct probing *p, struct kernel_table *table, struct erro
     if (time_steps(p, false, &whole_s, err) != 0 || time_steps(p, true, &kernels_s, err) != 0)
         return -1;
     table->step_s = fmax(0, whole_s - kernels_s);
+    return 0;
+}
+
+/* What pacing adds to a kernel, from steps that are slowed to different speeds: what is slowed with
+ * it goes with the factor, the rest does not. */
+static int probe_pace(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    static const double factors[] = {0, 1.001, 2}; /* 0: not paced */
+    double times_s[3], ignored_s, slope_s;
+
+    for (int i = 0; i < 3; i++) {
+        p->options.slowdowns[0] = factors[i];
+        if (time_steps(p, false, &times_s[i], err) != 0)
+            return -1;
+    }
+    p->options.slowdowns[0] = 0;
+    p->table = table;
+    if (time_steps(p, true, &ignored_s, err) != 0)
+        return -1;
+    p->table = NULL;
+    slope_s = (times_s[2] - times_s[1]) / (factors[2] - factors[1]);
+    table->pace_inside_s = fmax(0, (slope_s - p->alone_s) / p->kernel_count);
+    table->pace_behind_s = fmax(
+        0, (times_s[1] - factors[1] * slope_s - (times_s[0] - p->together_s)) / p->kernel_count);
     return 0;
 }
 
@@ -528,6 +578,8 @@ int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_redu
         status = probe_products(&p, table, err);
     if (status == 0)
         status = probe_attention(&p, table, err);
+    if (status == 0)
+        status = probe_pace(&p, table, err);
     if (status == 0)
         status = probe_hybrids(&p, table, err);
     if (status == 0 && machine->device_count > 1)

@@ -52,6 +52,8 @@ struct kernel_sum {
 struct kernel_table {
     char gpu[64];  /* as machine_device.gpu */
     double step_s; /* of the host, for each such GPU, before a step's first kernel */
+    /* Where a GPU is slowed on purpose: of each kernel task, slowed with it and behind it. */
+    double pace_inside_s, pace_behind_s;
     struct kernel_product *products;
     struct kernel_attention *attentions;
     struct kernel_other *others;

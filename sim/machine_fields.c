@@ -151,6 +151,10 @@ static const struct machine_field family_rows[] = {
 static const struct machine_field table_rows[] = {
     {NULL, "step_us", TIME, "us", "host thread, before a step's first kernel, for each device",
      0, US_MAX, false, 1e-6, offsetof(struct kernel_table, step_s)},
+    {NULL, "pace_inside_us", TIME, "us", "of a kernel of a device that is slowed, and slowed with it",
+     0, US_MAX, false, 1e-6, offsetof(struct kernel_table, pace_inside_s)},
+    {NULL, "pace_behind_us", TIME, "us", "behind a kernel of a device that is slowed",
+     0, US_MAX, false, 1e-6, offsetof(struct kernel_table, pace_behind_s)},
 };
 
 static const struct machine_field product_rows[] = {

@@ -10,7 +10,7 @@
 
 /* Beyond any step, window and payload. */
 enum { TOKENS_MAX = 1 << 20 };
-enum { PRODUCT_OPTIONAL = 1 << 2, TABLE_OPTIONAL = 1 << 0 }; /* ahead_mib; step_us */
+enum { PRODUCT_OPTIONAL = 1 << 2, TABLE_OPTIONAL = 7 }; /* ahead_mib; all */
 static const int64_t cells_max = INT64_C(1) << 32, bytes_max = INT64_C(1) << 40;
 
 /* ---- keeping ---- */

@@ -264,23 +264,38 @@ static double issue_s(const struct timing *timing, const struct program_task *ta
     }
 }
 
-/* `gaps`: of the devices. A device that is slowed on purpose starts no kernel before another has
- * ended. */
+/* A device that is slowed on purpose starts no kernel before another has ended, and has a kernel
+ * before and one behind each task; no product shares its launch there. */
+static double slowed_s(const struct kernel_table *table, const struct machine_device *device,
+                       const struct program_task *task, double cells)
+{
+    struct program_task alone = *task;
+    double time_s;
+
+    alone.kernels = task->kernels > 0 ? task->kernels : 1;
+    time_s = kernel_table_s(table, &alone, cells, NULL);
+    if (time_s < 0)
+        return -1;
+    return (time_s + table->pace_inside_s) * device->slowdown + table->pace_behind_s;
+}
+
+/* `gaps`: of the devices. */
 static double kernel_s(const struct timing *timing, const struct program_task *task, double cells,
                        struct kernel_gap *gaps)
 {
     uint32_t d = (uint32_t)task->device;
     const struct machine_device *device = device_of(timing->placement, d);
-    double time_s =
-        timing->tables[d] != NULL
-            ? kernel_table_s(timing->tables[d], task, cells, device->slowdown > 1 ? NULL : &gaps[d])
-            : -1;
+    bool slowed = device->slowdown > 1;
+    double time_s = -1;
 
-    if (time_s < 0) {
-        time_s = cost_kernel_s(timing->placement->machine, device, task, cells);
-        kernel_gap_pass(&gaps[d], time_s);
-    }
-    return device->slowdown > 1 ? time_s * device->slowdown : time_s;
+    if (timing->tables[d] != NULL)
+        time_s = slowed ? slowed_s(timing->tables[d], device, task, cells)
+                        : kernel_table_s(timing->tables[d], task, cells, &gaps[d]);
+    if (time_s >= 0)
+        return time_s;
+    time_s = cost_kernel_s(timing->placement->machine, device, task, cells);
+    kernel_gap_pass(&gaps[d], time_s);
+    return slowed ? time_s * device->slowdown : time_s;
 }
 
 /* Of the slowest member; below 0 where one has no measured sums. */

@@ -601,6 +601,61 @@ START_TEST(windows_that_grow_are_timed_anew_by_the_tables)
 }
 END_TEST
 
+/* The last task of a kind on a device: all of a layer's are there before it. */
+static const struct engine_task *last_of(const struct setting *s, enum task_kind kind, int device)
+{
+    const struct program *program = s->timed->program;
+
+    for (size_t i = program->task_count; i-- > 0;)
+        if (program->tasks[i].kind == kind && program->tasks[i].device == device)
+            return &engine_schedule_tasks(s->timed->schedule)[i];
+    ck_abort_msg("no task of kind %d on device %d", kind, device);
+    return NULL;
+}
+
+/* What the sum, the norm and so on take comes off the products behind them. */
+START_TEST(a_step_has_what_products_load_ahead)
+{
+    struct machine *machine = open_profile();
+    struct kernel_table *measured = &machine->kernel_tables[0];
+    struct setting s;
+    double norm_s, head_s;
+
+    measured->products[0].ahead_bytes = 1e6; /* of 1 token, 2.5 us at 400 GB/s */
+    measured->step_s = 7e-6;
+    s = open_setting(machine, PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q8_0");
+    norm_s = last_of(&s, TASK_NORM, 0)->work_s;
+    head_s = last_of(&s, TASK_MATMUL, 0)->work_s;
+    ck_assert_double_gt(norm_s, 1e-6);
+    /* half of 151936 x 1024 weights, behind a sum of 20 us and a norm: as much as there is room for
+     */
+    ck_near(head_s, 2e-6 + 151936.0 / 2 * 1024 * 34 / 32 / 400e9 - 2.5e-6);
+    /* the first task is the host's, for two devices that were measured */
+    ck_assert_int_eq(s.timed->program->tasks[0].kind, TASK_EMBED);
+    ck_assert_double_gt(engine_schedule_tasks(s.timed->schedule)[0].issue_s, 14e-6);
+    ck_assert_double_lt(engine_schedule_tasks(s.timed->schedule)[0].issue_s, 15e-6);
+    close_setting(s);
+}
+END_TEST
+
+START_TEST(a_slowed_device_is_held_up_behind_each_kernel)
+{
+    struct machine *machine = open_profile();
+    struct kernel_table *measured = &machine->kernel_tables[0];
+    struct setting s;
+    const double head_bytes = 151936.0 / 2 * 1024 * 34 / 32;
+
+    measured->products[0].ahead_bytes = 1e6;
+    measured->pace_inside_s = 3e-6;
+    measured->pace_behind_s = 1e-6;
+    machine->devices[1].slowdown = 2;
+    s = open_setting(machine, PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q8_0");
+    ck_near(last_of(&s, TASK_MATMUL, 0)->work_s, 2e-6 + head_bytes / 400e9 - 2.5e-6);
+    ck_near(last_of(&s, TASK_MATMUL, 1)->work_s, 2 * (2e-6 + head_bytes / 400e9 + 3e-6) + 1e-6);
+    close_setting(s);
+}
+END_TEST
+
 START_TEST(types_that_were_not_measured_are_timed_as_before)
 {
     struct setting s = open_setting(open_profile(), PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q4_K_M");
@@ -691,6 +746,8 @@ static Suite *suite(void)
     suite_add_tcase(all, sums);
     tcase_add_test(use, our_own_schedule_is_timed_by_the_tables);
     tcase_add_test(use, windows_that_grow_are_timed_anew_by_the_tables);
+    tcase_add_test(use, a_step_has_what_products_load_ahead);
+    tcase_add_test(use, a_slowed_device_is_held_up_behind_each_kernel);
     tcase_add_test(use, types_that_were_not_measured_are_timed_as_before);
     tcase_add_test(use, schedules_of_others_are_never_timed_by_the_tables);
     tcase_add_test(use, a_sum_counts_as_measured_when_it_is_on_all_its_devices);

@@ -386,7 +386,8 @@ END_TEST
 /* --- kernel tables --- */
 
 #define MEASURED                                                                                   \
-    "{\"step_us\": 48, \"products\": [{\"kind\": \"experts\", \"type\": \"Q4_K\", \"tokens\": 8, " \
+    "{\"step_us\": 48, \"pace_inside_us\": 2, \"products\": [{\"kind\": \"experts\", \"type\": "   \
+    "\"Q4_K\", \"tokens\": 8, "                                                                    \
     "\"launch_us\": "                                                                              \
     "2.1,"                                                                                         \
     " \"gbs\": 401.5}, {\"kind\": \"matmul\", \"type\": \"Q8_0\", \"tokens\": 1, \"launch_us\": "  \
@@ -420,6 +421,8 @@ START_TEST(a_kernel_table_belongs_to_the_devices_of_its_gpu)
     ck_assert_uint_eq(table->attentions[0].kv_heads, 32);
     ck_assert_uint_eq(table->attentions[0].cells, UINT64_C(4294967296));
     ck_near(table->step_s, 48e-6);
+    ck_near(table->pace_inside_s, 2e-6);
+    ck_assert_double_eq(table->pace_behind_s, 0); /* not given */
     ck_assert_double_eq(table->products[0].ahead_bytes, 22 * 1048576.0);
     ck_assert_double_eq(table->products[1].ahead_bytes, 0); /* not given */
     ck_near(table->attentions[0].time_s, 9.7e-6);
