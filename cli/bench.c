@@ -372,19 +372,12 @@ static void note_rules(struct run *run, struct bench_result *result)
     run->warned_rules |= result->rules;
 }
 
-/* Slots are filled to the depth and generate each for itself; a prompt is of one. */
-static uint32_t context_of(const struct plan *plan, struct test test)
-{
-    uint32_t slots = plan->n_slots > 1 ? plan->n_slots : 1;
-
-    return test.n_prompt + slots * (test.n_gen + test.n_depth);
-}
-
 static int run_test(struct run *run, struct bench_result result, const struct bench_draft *draft,
                     struct test test, struct error *err)
 {
-    struct placement *placement = placement_new(result.model, result.machine, &result.plan,
-                                                context_of(&result.plan, test), err);
+    uint32_t context = predict_context(&result.plan, test.n_prompt, test.n_gen, test.n_depth);
+    struct placement *placement =
+        placement_new(result.model, result.machine, &result.plan, context, err);
     struct bench_result *slot;
     int status = -1;
 

@@ -120,7 +120,8 @@ static int read_prompts(struct execution *x, const struct run_options *options, 
     return status;
 }
 
-/* Cells that the run needs: of all slots where they share them, else of the longest. */
+/* Cells that the run needs: of all slots where they share them, else each has as many as the
+ * longest. */
 static uint32_t context_needed(const struct execution *x, bool unified)
 {
     uint32_t each = x->generate.tokens + x->generate.draft_max + 1, sum = 0, longest = 0;
@@ -131,7 +132,7 @@ static uint32_t context_needed(const struct execution *x, bool unified)
         sum += tokens;
         longest = tokens > longest ? tokens : longest;
     }
-    return unified ? sum : longest;
+    return unified ? sum : x->slot_count * longest;
 }
 
 static int open_plan(struct execution *x, struct run_options *options, struct error *err)

@@ -39,15 +39,16 @@ static struct layout_room room_of(const struct placement *placement, struct sess
     const struct plan *plan = &placement->plan;
     uint32_t window = model_widest_window(placement->model);
     struct layout_room room = {.sequences = plan->n_slots > 1 ? plan->n_slots : 1,
-                               .positions = placement->n_ctx,
                                .planes = 1 + options.undo_max};
     uint64_t sliding;
 
+    /* Sequences with a cache each have a part of the context each. */
     room.streams = plan->kv_unified ? 1 : room.sequences;
-    room.cells[0] = placement->n_ctx;
+    room.cells[0] = plan_pad_cells((placement->n_ctx + room.streams - 1) / room.streams);
+    room.positions = room.cells[0];
     sliding = (uint64_t)(window + options.undo_max) * (plan->kv_unified ? room.sequences : 1) +
               plan->n_ubatch;
-    room.cells[1] = plan_pad_cells(sliding < placement->n_ctx ? sliding : placement->n_ctx);
+    room.cells[1] = plan_pad_cells(sliding < room.cells[0] ? sliding : room.cells[0]);
     return room;
 }
 

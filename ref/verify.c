@@ -40,13 +40,14 @@ static void close_run(struct run *run, uint32_t slots)
     free(run->slots);
 }
 
+/* All slots have as much as the longest, which they need with a cache each. */
 static uint32_t context_of(const struct verify_job *job)
 {
-    uint32_t sum = 0;
+    uint32_t longest = 0;
 
     for (uint32_t slot = 0; slot < job->slots; slot++)
-        sum += job->prompt_lengths[slot] + job->tokens + DRAFT_TOKENS + 1;
-    return sum;
+        longest = job->prompt_lengths[slot] > longest ? job->prompt_lengths[slot] : longest;
+    return job->slots * (longest + job->tokens + DRAFT_TOKENS + 1);
 }
 
 static int open_run(struct run *run, const struct verifying *v, const struct plan_grid_entry *entry,

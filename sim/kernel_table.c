@@ -360,7 +360,7 @@ static double attention_s(const struct kernel_table *table, const struct program
     size_t at = place_of(&list, &first);
 
     cells *= heads * task->head_dim / KERNEL_ATTENTION_HEAD_DIM *
-             (task->sequences > 1 ? task->sequences : 1);
+             (task->streams > 1 ? task->streams : 1);
     while (at < list.count && table->attentions[at].cache_type == task->cache_type) {
         double kv_heads = table->attentions[at].kv_heads;
 

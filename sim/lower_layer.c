@@ -242,6 +242,7 @@ static void attention(struct lowering *lowering, uint32_t layer, uint32_t d)
     task.window = l->window > 0 ? PROGRAM_WINDOW_SLIDING : PROGRAM_WINDOW_BASE;
     task.flops_per_cell = 2.0 * (l->head_dim_k + l->head_dim_v) * slices->q_heads[d] * task.tokens;
     task.sequences = lower_sequences(lowering);
+    task.streams = lower_streams(lowering);
     task.bytes_per_cell = (double)(tensor_type_row_bytes(placement->plan.type_k, k_values) +
                                    tensor_type_row_bytes(placement->plan.type_v, v_values)) *
                           lower_streams(lowering);

@@ -279,3 +279,11 @@ int predict_generation(struct timing *timing, const struct placement *placement,
     free(generation.kept.ends);
     return status;
 }
+
+uint32_t predict_context(const struct plan *plan, uint32_t n_prompt, uint32_t n_gen,
+                         uint32_t n_depth)
+{
+    uint32_t slots = plan->n_slots > 1 ? plan->n_slots : 1;
+
+    return slots * (n_gen + n_depth) + (plan->kv_unified ? n_prompt : slots * n_prompt);
+}

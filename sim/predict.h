@@ -53,4 +53,12 @@ int predict_generation(struct timing *timing, const struct placement *placement,
                        uint32_t tokens, struct predict_options options,
                        struct prediction *prediction, struct error *err);
 
+/**
+ * Cells that a test of llama-bench's needs where no context is given: slots are filled to `n_depth`
+ * and generate `n_gen` tokens each, a prompt is of one of them. With a cache each they have equal
+ * parts.
+ */
+uint32_t predict_context(const struct plan *plan, uint32_t n_prompt, uint32_t n_gen,
+                         uint32_t n_depth);
+
 #endif

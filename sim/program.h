@@ -140,6 +140,7 @@ struct program_task {
     /* ATTENTION and DELTA_NET */
     uint32_t heads, kv_heads, head_dim;
     uint32_t sequences;
+    uint32_t streams; /* of an attention: windows, each of as many cells; 0 means 1 */
     enum tensor_type cache_type;
 };
 

@@ -244,7 +244,7 @@ static int read_workload(const struct trace_row *row, struct row_case *c, char *
         if (strcmp(row->other_workload_keys[i].key, "prompt_shared") == 0)
             c->shared_prompt = strcmp(row->other_workload_keys[i].json, "true") == 0;
     c->draft_max = workload_number(row, "spec_n_max");
-    c->context_needed = bench              ? depth + (prompt > gen ? prompt : gen)
+    c->context_needed = bench              ? predict_context(&c->plan, prompt, gen, depth)
                         : c->shared_prompt ? depth + prompt + c->plan.n_slots * gen
                                            : c->plan.n_slots * (depth + prompt + gen);
     /* A prompt longer than -c cannot have been: the prompt is believed. */

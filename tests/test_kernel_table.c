@@ -375,12 +375,15 @@ START_TEST(sequences_run_side_by_side_as_one_long_window)
 {
     struct program_task four = attention(4, 32, 8, 128), eight = attention(4096, 32, 8, 128);
 
-    four.sequences = 4;
-    eight.sequences = 8;
+    four.sequences = four.streams = 4;
+    eight.sequences = eight.streams = 8;
     ck_near(time_of(four, 1024), 24e-6);
     ck_near(time_of(eight, 128), 1000e-6);
     four.tokens = 32; /* 8 of a sequence */
     ck_near(time_of(four, 64), 16e-6);
+    four.tokens = 4; /* one cache, whose window has all sequences' cells */
+    four.streams = 1;
+    ck_near(time_of(four, 4096), 24e-6);
 }
 END_TEST
 
