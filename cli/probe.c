@@ -74,11 +74,15 @@ static void print_text(const struct probe *probe)
 static void print_table(const struct kernel_table *table)
 {
     printf("kernels of %s\n", table->gpu);
+    printf("  a step's begin             %9.2f us\n", table->step_s * 1e6);
+    printf("  slowed: with a kernel      %9.2f us\n", table->pace_inside_s * 1e6);
+    printf("  slowed: behind a kernel    %9.2f us\n", table->pace_behind_s * 1e6);
     for (size_t i = 0; i < table->product_count; i++) {
         const struct kernel_product *row = &table->products[i];
 
-        printf("  %-7s %-5s %4u tokens   %8.2f us and %7.0f GB/s\n", program_task_name(row->kind),
-               tensor_type_info(row->type)->name, row->tokens, row->launch_s * 1e6, row->gbs);
+        printf("  %-7s %-5s %4u tokens   %8.2f us and %7.0f GB/s, %5.1f MiB ahead\n",
+               program_task_name(row->kind), tensor_type_info(row->type)->name, row->tokens,
+               row->launch_s * 1e6, row->gbs, row->ahead_bytes / (double)(1 << 20));
     }
     for (size_t i = 0; i < table->other_count; i++) {
         const struct kernel_other *row = &table->others[i];
@@ -104,10 +108,8 @@ static int measure_kernels(struct machine *machine, const struct options *option
 {
     enum cuda_reduction reduction = CUDA_REDUCE_AUTO;
 
-    if (options->reduce != NULL && !cuda_reduction_find(options->reduce, &reduction))
-        return error_set(err, ERROR_USAGE,
-                         "--reduce %s: auto, nccl, nccl-float and copies are accepted",
-                         options->reduce);
+    if (options->reduce != NULL)
+        cuda_reduction_find(options->reduce, &reduction);
     for (uint32_t d = 0; d < machine->device_count; d++) {
         struct kernel_table table = {.product_count = 0};
         int status;
@@ -220,6 +222,10 @@ int cli_probe(int argc, char **argv)
             options.kernels = true;
             break;
         case OPTION_REDUCE:
+            if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "nccl") != 0 &&
+                strcmp(optarg, "nccl-float") != 0 && strcmp(optarg, "copies") != 0)
+                return cli_wrong_call("probe", "--reduce %s: auto, nccl, nccl-float or copies",
+                                      optarg);
             options.reduce = optarg;
             break;
         case 'o':
@@ -231,6 +237,8 @@ int cli_probe(int argc, char **argv)
             return cli_unknown_option("probe");
         }
     }
+    if (options.reduce != NULL && !options.kernels)
+        return cli_wrong_call("probe", "--reduce is for --kernels");
     if (optind < argc)
         return cli_wrong_call("probe", "unexpected argument %s", argv[optind]);
     return measure(&options);

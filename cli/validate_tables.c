@@ -145,7 +145,7 @@ static void print_spread(const struct validate_row *row)
 {
     char spread[32] = "";
 
-    if (trace_row_has(row->row, TRACE_FIELD_STDDEV) && row->measured > 0)
+    if (trace_row_has(row->row, TRACE_FIELD_STDDEV) && row->row->reps != 1 && row->measured > 0)
         snprintf(spread, sizeof spread, "%.1f", 100 * row->row->stddev / row->measured);
     print_cell(spread);
 }

@@ -523,6 +523,7 @@ static int begin(struct cuda_executor *executor, const struct program *program,
     for (uint32_t d = 0; d < executor->placement->device_count; d++)
         executor->pending[d].count = 0;
     forget_visitors(executor);
+    cuda_graphs_begin(executor->graphs);
     if (executor->trace != nullptr && cuda_trace_begin(executor->trace, program, step, err) != 0)
         return -1;
     return executor->lockstep != nullptr ? cuda_lockstep_begin(executor, err) : 0;
@@ -630,7 +631,6 @@ static bool lockstep_is(const char *word)
     return given != nullptr && strcmp(given, word) == 0;
 }
 
-/* Waits are between tasks, so there are no graphs then. */
 /* The host's values are pinned, so that they come and go at the link's speed. */
 static void *allocate_pinned(size_t bytes)
 {

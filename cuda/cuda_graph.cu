@@ -28,7 +28,7 @@ struct entry {
 struct cuda_graphs {
     struct entry entries[ENTRIES];
     uint64_t time;
-    size_t cut_first, rest_begin; /* of the last run that was cut; the rest waits for what it may */
+    size_t cut_first, rest_begin; /* of this step's run that was cut; 0: none, or it is done */
 };
 
 struct cuda_graphs *cuda_graphs_new(struct error *err)
@@ -38,6 +38,12 @@ struct cuda_graphs *cuda_graphs_new(struct error *err)
     if (graphs == nullptr)
         error_set(err, ERROR_MEMORY, "no memory for graphs");
     return graphs;
+}
+
+void cuda_graphs_begin(struct cuda_graphs *graphs)
+{
+    if (graphs != nullptr)
+        graphs->cut_first = graphs->rest_begin = 0;
 }
 
 static void clear(struct entry *entry)
@@ -94,11 +100,17 @@ static bool awaits_before(const struct program *program, size_t task, size_t fir
  * before a norm: what other tasks need of those before may be known within a run alone. */
 static size_t cut_long_run(const struct program *program, size_t first, size_t end)
 {
-    size_t ahead = AHEAD * (size_t)program->placement->device_count, cut = first + ahead;
+    uint64_t devices = 0;
+    size_t ahead, cut;
 
+    for (size_t i = first; i < end; i++)
+        devices |= program->tasks[i].device >= 0 ? UINT64_C(1) << program->tasks[i].device : 0;
+    ahead = AHEAD * (size_t)__builtin_popcountll(devices);
+    cut = first + ahead;
     if (end - first < 3 * ahead)
         return end;
-    while (cut < end && program->tasks[cut].kind != TASK_NORM)
+    while (cut < end &&
+           (program->tasks[cut].kind != TASK_NORM || program->tasks[cut].op_count == 0))
         cut++;
     return cut;
 }
@@ -116,12 +128,10 @@ size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first)
     while (end < program->task_count && is_capturable(program, &program->tasks[end]) &&
            (end == first || !awaits_before(program, end, from)))
         end++;
-    if (end - first < SHORTEST)
-        return first;
     cut = from < first ? end : cut_long_run(program, first, end);
     graphs->cut_first = first;
     graphs->rest_begin = cut < end ? cut : 0;
-    return cut;
+    return end - first >= SHORTEST ? cut : first;
 }
 
 /* ---- what a launch depends on ---- */

@@ -126,7 +126,11 @@ int cuda_take_event(struct cuda_executor *executor, int gpu, cudaEvent_t *event,
 struct cuda_graphs *cuda_graphs_new(struct error *err);
 void cuda_graphs_free(struct cuda_graphs *graphs);
 
+/** A step begins. */
+void cuda_graphs_begin(struct cuda_graphs *graphs);
+
 /** Where the tasks end that can be one graph with task `first`; `first` itself where there is none.
+ * To be asked once for each, in order: the rest of a run that was cut is known by where it begins.
  */
 size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first);
 

@@ -274,6 +274,7 @@ static int make(const struct cuda_weights *weights, struct part *part,
 {
     const struct model_tensor *tensor = &weights->model->tensors[part->tensor];
     uint64_t block = tensor_type_info(tensor->type)->block_bytes;
+    struct error no_room = {};
     size_t first;
     void *whole = nullptr;
     int status;
@@ -281,8 +282,8 @@ static int make(const struct cuda_weights *weights, struct part *part,
     if (is_together(packing, &first))
         return cuda_synth(synth, first / block, packed_bytes(packing) / block,
                           (void *)part->weight.data, nullptr, err);
-    if (cuda_allocate(&whole, tensor->bytes, device, tensor->name, err) != 0)
-        return -1;
+    if (cuda_allocate(&whole, tensor->bytes, device, tensor->name, &no_room) != 0)
+        return bring(weights, part, packing, err); /* a part has room where the whole has none */
     status = cuda_synth(synth, 0, tensor->bytes / block, whole, nullptr, err);
     if (status == 0)
         status = pack_pieces(packing, (const char *)whole, (char *)part->weight.data, err);

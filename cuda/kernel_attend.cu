@@ -746,7 +746,7 @@ static struct chunk_cut cut_of(const struct attend_part *p, uint32_t limit, uint
     cut.rows = cut.early = CHUNK;
     if (cut.ahead && p->chunks > 1 && (*bytes = shared_bytes(p, &cut)) <= limit)
         return cut;
-    if (cut.ahead && p->chunks == 1 && limit > BESIDE_BYTES)
+    if (cut.ahead && p->chunks == 1 && p->k.dim <= CHUNK && limit > BESIDE_BYTES)
         limit = BESIDE_BYTES;
     cut.early = EARLY;
     while ((*bytes = shared_bytes(p, &cut)) > limit && cut.rows > 1) {

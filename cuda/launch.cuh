@@ -73,19 +73,19 @@ struct launch_attributes {
 
 /** Of a launch in clusters of `cluster` blocks that may overlap the one before.
  *
- * All kernels want the most shared memory. A multiprocessor cannot change how much it has while it
+ * All that do want the most shared memory. A multiprocessor cannot change how much it has while it
  * runs a block: a product that loads weights beside small kernels finds room only where those have
  * left the division as it needs it. */
 static inline struct launch_attributes launch_attributes_of(unsigned cluster, bool overlaps)
 {
     struct launch_attributes attributes = {};
-    cudaLaunchAttribute *carveout = &attributes.list[attributes.count++];
 
-    carveout->id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-    carveout->val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
     if (overlaps) {
+        cudaLaunchAttribute *carveout = &attributes.list[attributes.count++];
         cudaLaunchAttribute *overlap = &attributes.list[attributes.count++];
 
+        carveout->id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+        carveout->val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
         overlap->id = cudaLaunchAttributeProgrammaticStreamSerialization;
         overlap->val.programmaticStreamSerializationAllowed = 1;
     }

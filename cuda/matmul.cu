@@ -1,6 +1,6 @@
 /* Products: by the fast kernels where the weight is packed for them. The plain ones quantise the
  * activations, then compute up to MATVEC_TOKENS rows of a result by matrix-vector kernels, more
- * by tiles. */
+ * by tiles; experts take MATVEC_ROUTES so. */
 #include "cuda/matmul_private.h"
 
 #include "cuda/cuda_check.h"

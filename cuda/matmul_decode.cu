@@ -2,9 +2,9 @@
  *
  * A unit is 64 rows x one group. Units, columns first, are dealt evenly to the blocks, and a
  * block's share to its pairs of warps; a thread runs the fp32 chain of one row for every token.
- * A lane for each pair feeds its ring of stages with bulk copies, a window each. A pair adds its
- * sums of a row tile to the workspace; whoever completes the tile writes the result and clears the
- * workspace. */
+ * Two lanes for each pair feed its part of the block's ring with bulk copies, a window each: one
+ * brings weights, the other activations. A pair adds its sums of a row tile to the workspace;
+ * whoever completes the tile writes the result and clears the workspace. */
 #include "cuda/launch.cuh"
 #include "cuda/matmul_fast.h"
 
@@ -366,12 +366,12 @@ struct pair_ring {
 [[maybe_unused]] static __device__ __forceinline__ struct pair_ring
 ring_of(uint32_t units, uint32_t pair, uint32_t pairs, uint32_t stages)
 {
-    const uint32_t taking = units == 0 ? 1 : units < pairs ? units : pairs;
+    const uint32_t taking = units < pairs ? units : pairs;
     const uint32_t place = units < pairs ? share_begin(units, pair, pairs) : pair;
     struct pair_ring ring;
 
-    ring.count = stages / taking;
-    ring.first = place * ring.count;
+    ring.first = share_begin(stages, place, taking);
+    ring.count = share_begin(stages, place + 1, taking) - ring.first;
     return ring;
 }
 

@@ -100,7 +100,7 @@ static size_t add_product(struct probing *p, const struct program *program,
     sample.time_s = step->tasks[end - 1].end_s - step->tasks[first].start_s;
     if (sample.time_s > 0)
         add_sample(p, sample);
-    if (tensor_type_info(task->type)->quantised)
+    if (task->kind == TASK_MATMUL && tensor_type_info(task->type)->quantised)
         *last_end_s = step->tasks[end - 1].end_s;
     return end;
 }

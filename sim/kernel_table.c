@@ -289,9 +289,18 @@ static double product_s(const struct kernel_table *table, const struct program_t
                    task->experts;
     struct list list = products_of(table);
     struct bracket full = {.at = product_tokens(task)}, behind = full, most = full;
-    double loaded_s = gap == NULL || (launches && gap->in_product) ? 0 : gap->s;
-    double time_s, quantising_s;
+    struct kernel_gap before = {.s = 0};
+    double loaded_s, time_s, saved_s;
+    double quantising_s =
+        quantises ? other_s(table, TASK_NORM, task->tokens, task->input_bytes) : 0;
 
+    if (quantising_s < 0)
+        return -1;
+    if (gap != NULL)
+        before = *gap;
+    if (quantises && launches)
+        kernel_gap_pass(&before, quantising_s);
+    loaded_s = gap == NULL || (launches && before.in_product) ? 0 : before.s;
     for (size_t i = place_of(&list, &first); i < list.count; i++) {
         const struct kernel_product *row = &table->products[i];
 
@@ -308,11 +317,10 @@ static double product_s(const struct kernel_table *table, const struct program_t
     time_s = growing_time_at(&full);
     if (time_s < 0)
         return time_s;
-    time_s = leave_gap(gap, launches, time_s, growing_time_at(&behind), time_at(&most));
-    if (!quantises)
-        return time_s;
-    quantising_s = other_s(table, TASK_NORM, task->tokens, task->input_bytes);
-    return quantising_s < 0 ? -1 : time_s + quantising_s;
+    saved_s = time_at(&full) - time_at(&behind);
+    if (gap != NULL)
+        *gap = before;
+    return quantising_s + leave_gap(gap, launches, time_s, time_s - saved_s, time_at(&most));
 }
 
 /* Rows of one cache type, number of KV heads and of tokens, from `*at` on, which goes behind them.

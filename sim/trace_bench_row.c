@@ -230,6 +230,14 @@ static void put_model(struct trace_bench_writing *writing, const char *type)
         trace_bench_put_text(writing, writing->row, "quant", quant);
 }
 
+static bool has_mix(const struct model_card *card, const char *quant)
+{
+    for (size_t i = 0; i < card->quant_count; i++)
+        if (strcasecmp(card->quants[i], quant) == 0)
+            return true;
+    return false;
+}
+
 /* "qwen3.8-27b:Q8_0", which `lopside bench` has in place of a file: what it prints as a type may
  * stand for several models. */
 static bool put_catalogue_model(struct trace_bench_writing *writing, const char *name)
@@ -242,6 +250,8 @@ static bool put_catalogue_model(struct trace_bench_writing *writing, const char 
 
         if (strlen(card->name) != length || strncasecmp(card->name, name, length) != 0)
             continue;
+        if (!has_mix(card, colon + 1))
+            return false;
         trace_bench_put_text(writing, writing->row, "model", card->name);
         trace_bench_put_text(writing, writing->row, "quant", colon + 1);
         return true;

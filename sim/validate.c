@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const char *validate_status_name(enum validate_status status)
 {
@@ -326,17 +327,33 @@ static bool are_on_one_machine(const struct trace_row *a, const struct trace_row
     if (strcmp(a->machine, b->machine) != 0 || a->gpu_count != b->gpu_count)
         return false;
     for (size_t i = 0; i < a->gpu_count; i++)
-        if (strcmp(a->gpus[i], b->gpus[i]) != 0)
+        if (strcmp(a->gpus[i], b->gpus[i]) != 0 ||
+            (i < a->link_count && i < b->link_count && strcmp(a->links[i], b->links[i]) != 0))
             return false;
-    return a->clocks == b->clocks;
+    return a->clocks == b->clocks && a->link_count == b->link_count &&
+           strcmp(a->cpu, b->cpu) == 0 && strcmp(a->ram, b->ram) == 0 &&
+           strcmp(a->backend, b->backend) == 0;
+}
+
+static bool have_one_workload(const struct trace_row *a, const struct trace_row *b)
+{
+    if (strcmp(a->tool, b->tool) != 0 || a->n_prompt != b->n_prompt || a->n_gen != b->n_gen ||
+        a->n_depth != b->n_depth || a->n_slots != b->n_slots ||
+        a->other_workload_key_count != b->other_workload_key_count)
+        return false;
+    for (size_t i = 0; i < a->other_workload_key_count; i++)
+        if (strcmp(a->other_workload_keys[i].key, b->other_workload_keys[i].key) != 0 ||
+            strcmp(a->other_workload_keys[i].json, b->other_workload_keys[i].json) != 0)
+            return false;
+    return true;
 }
 
 static bool differ_in_plan_alone(const struct trace_row *a, const struct trace_row *b)
 {
-    return are_on_one_machine(a, b) && strcmp(a->engine, b->engine) == 0 &&
-           strcmp(a->model, b->model) == 0 && strcmp(a->quant, b->quant) == 0 &&
-           strcmp(a->metric, b->metric) == 0 && a->n_prompt == b->n_prompt &&
-           a->n_gen == b->n_gen && a->n_depth == b->n_depth && a->n_slots == b->n_slots &&
+    return are_on_one_machine(a, b) && have_one_workload(a, b) &&
+           strcmp(a->engine, b->engine) == 0 && strcmp(a->build, b->build) == 0 &&
+           strcmp(a->model, b->model) == 0 && strcasecmp(a->quant, b->quant) == 0 &&
+           strcmp(a->metric, b->metric) == 0 &&
            strcmp(pace_of(a, "pace_devices"), pace_of(b, "pace_devices")) == 0 &&
            strcmp(pace_of(a, "pace_links"), pace_of(b, "pace_links")) == 0;
 }

@@ -32,7 +32,8 @@ struct validate_figures {
 };
 
 /* Pairs of counted speeds that differ in their plans alone, and by more than VALIDATE_APART_PCT as
- * they were measured; `wrong`: the other one is predicted to be the faster. */
+ * they were measured; `wrong`: the faster one is not
+ * predicted to be it. */
 #define VALIDATE_APART_PCT 5.0
 
 struct validate_order {

@@ -45,7 +45,8 @@ static void check_kernels(const struct machine *machine)
     assert(machine->kernel_table_count <= machine->device_count);
     for (uint32_t i = 0; i < machine->kernel_table_count; i++) {
         const struct kernel_table *table = &machine->kernel_tables[i];
-        double time_s = kernel_table_s(table, &task, 1e5, NULL);
+        struct kernel_gap gap = {.s = 1e-5};
+        double time_s = kernel_table_s(table, &task, 1e5, &gap);
         double sum_s = kernel_table_sum_s(table, 2, 1e8);
 
         assert((time_s > 0 || time_s == -1) && (sum_s > 0 || sum_s == -1));

@@ -311,12 +311,15 @@ START_TEST(a_model_of_the_catalogue_goes_by_its_name)
     struct trace trace = parse("model_filename,model_type,n_prompt,n_gen,avg_ts\n"
                                "qwen3.8-27B:Q4_K_M,qwen35 27B Q4_K - Medium,512,0,100\n"
                                "/models/a:b.gguf,qwen35 27B Q8_0,512,0,100\n"
-                               "no-model:Q8_0,qwen35 27B Q8_0,512,0,100\n");
+                               "no-model:Q8_0,qwen35 27B Q8_0,512,0,100\n"
+                               "qwen3.8-27b:,qwen35 27B Q8_0,512,0,100\n");
 
     ck_assert_str_eq(trace.rows[0].model, "Qwen3.8-27B");
     ck_assert_str_eq(trace.rows[0].quant, "Q4_K_M");
     ck_assert_str_eq(trace.rows[1].model, "qwen35 27B");
     ck_assert_str_eq(trace.rows[2].model, "qwen35 27B");
+    ck_assert_str_eq(trace.rows[3].model, "qwen35 27B");
+    ck_assert_str_eq(trace.rows[3].quant, "Q8_0");
     trace_close(&trace);
 }
 END_TEST

@@ -434,6 +434,20 @@ START_TEST(plans_that_are_apart_have_to_be_in_order)
 }
 END_TEST
 
+/* Each differs from the first in more than its plan. */
+START_TEST(rows_of_another_workload_or_program_are_in_no_order)
+{
+    validate(ROW_OF("a-01", "tg", "17.00", LAYER("50, 50"), TG, "")
+                 ROW_OF("a-02", "tg", "50", TENSOR, "\"n_prompt\": 0, \"n_gen\": 64", "")
+                     ROW_OF("a-03", "tg", "60", TENSOR, TG ", \"n_depth\": 512", "")
+                         ROW_OF("a-04", "tg", "70", TENSOR, TG, ", \"build\": \"b2\""));
+    for (size_t i = 0; i < 4; i++)
+        expect_status(i, VALIDATE_COUNTED);
+    ck_assert_uint_eq(validation.order.pairs, 0);
+    close_all();
+}
+END_TEST
+
 START_TEST(rows_of_the_scoreboard_are_predicted_on_composed_machines)
 {
     const char *folder = getenv("srcdir");
@@ -497,6 +511,7 @@ int main(void)
     tcase_add_test(machines, a_given_machine_stands_for_the_profile_of_its_name);
     tcase_add_test(machines, rows_of_a_paced_run_are_predicted_on_as_slow_a_machine);
     tcase_add_test(machines, plans_that_are_apart_have_to_be_in_order);
+    tcase_add_test(machines, rows_of_another_workload_or_program_are_in_no_order);
     tcase_add_test(machines, rows_of_the_scoreboard_are_predicted_on_composed_machines);
     suite_add_tcase(suite, statuses_case());
     suite_add_tcase(suite, figures);

@@ -1,4 +1,6 @@
 # Refusals of probe; without a GPU only the host is measured.
 $LOPSIDE probe -o xml
 $LOPSIDE probe now
+$LOPSIDE probe --reduce nccl
+$LOPSIDE probe --kernels --reduce ring
 $LOPSIDE probe 2>/dev/null | sed "s/^host .*/host/; s/[0-9.]* GB/- GB/" | head -3 | tr -s " "
