@@ -381,13 +381,16 @@ static int start_stamps(struct cuda_executor *executor, size_t index, const stru
                             joins(executor, &executor->program->tasks[index]), err);
 }
 
-/* Whether more than the next kernel on the task's stream goes on when it ends. */
+/* Whether more than the next kernel on the task's stream goes on when it ends, or the next one is
+ * of another launch, which may come later. */
 static bool end_is_awaited(const struct cuda_executor *executor, size_t index)
 {
     const struct program *program = executor->program;
     uint64_t queues = program->tasks[index].queues;
 
     if (executor->awaited[index] || program->tasks[index].blocking)
+        return true;
+    if (index + 1 < program->task_count && cuda_graphs_cut_at(executor->graphs, index + 1))
         return true;
     for (size_t i = index + 1; i < program->task_count; i++)
         if ((program->tasks[i].queues & queues) != 0)

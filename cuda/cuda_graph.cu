@@ -134,6 +134,11 @@ size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first)
     return end - first >= SHORTEST ? cut : first;
 }
 
+bool cuda_graphs_cut_at(const struct cuda_graphs *graphs, size_t task)
+{
+    return graphs != nullptr && task > 0 && task == graphs->rest_begin;
+}
+
 /* ---- what a launch depends on ---- */
 
 static uint64_t hash_of(struct cuda_executor *executor, size_t first, size_t end)

@@ -134,6 +134,9 @@ void cuda_graphs_begin(struct cuda_graphs *graphs);
  */
 size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first);
 
+/** Whether a run was cut before `task`, so that those before it are a graph of their own. */
+bool cuda_graphs_cut_at(const struct cuda_graphs *graphs, size_t task);
+
 /** Runs those tasks. @return 0, or -1 with `err` set */
 int cuda_graphs_run(struct cuda_executor *executor, size_t first, size_t end, struct error *err);
 
