@@ -96,6 +96,16 @@ static bool awaits_before(const struct program *program, size_t task, size_t fir
     return false;
 }
 
+/* What these write is there as the next product reads it alone, which a replayed graph does not
+ * tell those behind it. */
+static bool leaves_quantised(const struct program *program, const struct program_task *task)
+{
+    enum op_kind last =
+        task->op_count > 0 ? program->ops[task->op_first + task->op_count - 1].kind : OP_NORM;
+
+    return last == OP_GLU || last == OP_GATE;
+}
+
 /* A short run goes ahead of a long one, so that GPUs do not idle while that is launched. It ends
  * before a norm: what other tasks need of those before may be known within a run alone. */
 static size_t cut_long_run(const struct program *program, size_t first, size_t end)
@@ -128,6 +138,9 @@ size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first)
     while (end < program->task_count && is_capturable(program, &program->tasks[end]) &&
            (end == first || !awaits_before(program, end, from)))
         end++;
+    while (end > first && end < program->task_count &&
+           leaves_quantised(program, &program->tasks[end - 1]))
+        end--;
     cut = from < first ? end : cut_long_run(program, first, end);
     graphs->cut_first = first;
     graphs->rest_begin = cut < end ? cut : 0;
