@@ -66,21 +66,6 @@ static void add_sample(struct probing *p, struct sample sample)
     p->samples[p->count++] = sample;
 }
 
-static double weight_bytes(const struct program_task *task)
-{
-    return (double)task->rows * (double)tensor_type_row_bytes(task->type, task->columns) *
-           task->experts;
-}
-
-static uint32_t tokens_of(const struct program_task *task)
-{
-    double weights = (double)task->rows * (double)task->columns * task->experts;
-
-    if (task->kind != TASK_EXPERTS || weights <= 0)
-        return task->tokens;
-    return (uint32_t)fmax(1, floor(task->flops / (2 * weights) + 0.5));
-}
-
 /* Products behind the first that share its launch are part of its sample. */
 static size_t add_product(struct probing *p, const struct program *program,
                           const struct timeline_step *step, size_t first, double *last_end_s)
@@ -88,15 +73,16 @@ static size_t add_product(struct probing *p, const struct program *program,
     const struct program_task *task = &program->tasks[first];
     struct sample sample = {.kind = task->kind,
                             .type = task->type,
-                            .tokens = tokens_of(task),
+                            .tokens =
+                                (uint32_t)fmax(1, floor(program_task_product_tokens(task) + 0.5)),
                             .kernels = task->kernels,
-                            .bytes = weight_bytes(task),
+                            .bytes = program_task_weight_bytes(task),
                             .gap_s = step->tasks[first].start_s - *last_end_s};
     size_t end = first + 1;
 
     while (end < step->task_count && program->tasks[end].kind == task->kind &&
            program->tasks[end].kernels == 0 && program->tasks[end].type == task->type)
-        sample.bytes += weight_bytes(&program->tasks[end++]);
+        sample.bytes += program_task_weight_bytes(&program->tasks[end++]);
     sample.time_s = step->tasks[end - 1].end_s - step->tasks[first].start_s;
     if (sample.time_s > 0)
         add_sample(p, sample);

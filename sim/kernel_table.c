@@ -247,14 +247,6 @@ static double other_s(const struct kernel_table *table, enum task_kind kind, dou
     return time_s < 0 ? other_rows_s(table, TASK_NORM, tokens, bytes) : time_s;
 }
 
-/* Rows of the activations that meet each weight. */
-static double product_tokens(const struct program_task *task)
-{
-    double weights = (double)task->rows * (double)task->columns * task->experts;
-
-    return task->kind == TASK_EXPERTS && weights > 0 ? task->flops / (2 * weights) : task->tokens;
-}
-
 void kernel_gap_pass(struct kernel_gap *gap, double time_s)
 {
     gap->s = (gap->in_product ? 0 : gap->s) + time_s;
@@ -285,10 +277,9 @@ static double product_s(const struct kernel_table *table, const struct program_t
     const struct kernel_product first = {.kind = task->kind, .type = task->type};
     bool quantises = task->input_bytes > 0; /* by a kernel of its own */
     bool launches = task->kernels > (quantises ? 1u : 0u);
-    double bytes = (double)task->rows * (double)tensor_type_row_bytes(task->type, task->columns) *
-                   task->experts;
+    double bytes = program_task_weight_bytes(task);
     struct list list = products_of(table);
-    struct bracket full = {.at = product_tokens(task)}, behind = full, most = full;
+    struct bracket full = {.at = program_task_product_tokens(task)}, behind = full, most = full;
     struct kernel_gap before = {.s = 0};
     double loaded_s, time_s, saved_s;
     double quantising_s =

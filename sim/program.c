@@ -280,3 +280,16 @@ void program_print(const struct program *program, struct program_cells cells, FI
         fputc('\n', out);
     }
 }
+
+double program_task_weight_bytes(const struct program_task *task)
+{
+    return (double)task->rows * (double)tensor_type_row_bytes(task->type, task->columns) *
+           task->experts;
+}
+
+double program_task_product_tokens(const struct program_task *task)
+{
+    double weights = (double)task->rows * (double)task->columns * task->experts;
+
+    return task->kind == TASK_EXPERTS && weights > 0 ? task->flops / (2 * weights) : task->tokens;
+}

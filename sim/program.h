@@ -203,6 +203,12 @@ static inline double program_task_cells(const struct program_task *task, struct 
                                                     : 0;
 }
 
+/** Bytes of the weights of MATMUL and EXPERTS, those of touched experts. */
+double program_task_weight_bytes(const struct program_task *task);
+
+/** Rows of the activations that meet each of these weights. */
+double program_task_product_tokens(const struct program_task *task);
+
 const char *program_op_name(enum op_kind kind);
 const char *program_value_name(enum op_value value);
 bool program_value_is_layered(enum op_value value);
