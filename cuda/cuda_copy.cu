@@ -25,6 +25,25 @@ static void *find(struct cuda_executor *executor, struct program_operand operand
 
 /* ---- memory of the host ---- */
 
+bool cuda_copy_is_pinned(const struct cuda_executor *executor, const struct program_op *op)
+{
+    struct program_operand host = op->a.space == PROGRAM_AT_HOST ? op->a : op->out;
+
+    if (host.value == OP_VALUE_STATE || host.value == OP_VALUE_CONV)
+        return false;
+    return !layout_is_cache((enum op_value)host.value) || executor->placement->plan.kv_pinned;
+}
+
+int cuda_copy_expect(struct cuda_executor *executor, const struct program_op *op, struct error *err)
+{
+    size_t size = layout_element_bytes(op->a.value);
+
+    return reserve(executor, op->out, op->layer,
+                   layout_rows(executor->program, op) * op->to.row * size, err) != nullptr
+               ? 0
+               : -1;
+}
+
 /* A cache of the host stays where it is, so it is registered once. A failure is no error: the
  * copy is then one from pageable memory. */
 static void pin(struct cuda_executor *executor, void *bytes, size_t size)

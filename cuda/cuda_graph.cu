@@ -1,7 +1,8 @@
 /* Runs of tasks that no host work interrupts, replayed as one graph. A run is executed task by task
  * the first times, which makes its buffers; captured the third time; and launched from then on,
  * as long as nothing that a launch depends on has changed: operations, windows, chunks of
- * attention, and where buffers lie. What differs from step to step lies in device memory. */
+ * attention, and where buffers lie. What differs from step to step lies in device memory, or in
+ * pinned memory of the host that is copied in the run. */
 #include "cuda/cuda_private.h"
 #include "cuda/launch.cuh"
 
@@ -63,36 +64,39 @@ void cuda_graphs_free(struct cuda_graphs *graphs)
 
 /* ---- which tasks ---- */
 
-static bool is_devices(const struct program *program, const struct program_task *task)
+static bool is_copy_with_host(const struct program_op *op)
 {
-    for (uint32_t i = 0; i < task->op_count; i++) {
-        const struct program_op *op = &program->ops[task->op_first + i];
+    return op->kind == OP_COPY &&
+           (op->a.space == PROGRAM_AT_HOST || op->out.space == PROGRAM_AT_HOST);
+}
 
-        if (op->out.space == PROGRAM_AT_HOST || op->kind == OP_STAGE ||
-            (op->kind == OP_COPY && op->a.space == PROGRAM_AT_HOST))
+static bool is_capturable(const struct cuda_executor *executor, const struct program_task *task)
+{
+    const struct program_op *ops = &executor->program->ops[task->op_first];
+    enum task_class kind = program_task_class(task->kind);
+
+    if (task->blocking || kind == TASK_CLASS_HOST || task->kind == TASK_SYNC)
+        return false;
+    for (uint32_t i = 0; i < task->op_count; i++)
+        if (is_copy_with_host(&ops[i])
+                ? cuda_copy_is_hosts(&ops[i]) || !cuda_copy_is_pinned(executor, &ops[i])
+                : ops[i].out.space == PROGRAM_AT_HOST || ops[i].kind == OP_STAGE)
             return false;
-    }
     return true;
 }
 
-static bool is_capturable(const struct program *program, const struct program_task *task)
-{
-    enum task_class kind = program_task_class(task->kind);
-
-    if (task->blocking || (kind != TASK_CLASS_KERNEL && kind != TASK_CLASS_COLLECTIVE &&
-                           task->kind != TASK_WAIT && task->kind != TASK_PEER))
-        return false;
-    return is_devices(program, task);
-}
-
-/* A run begins where something before `first` is awaited: the whole graph would wait for it. */
+/* A run begins where something before `first` is awaited: the whole graph would wait for it. What
+ * the host does itself has been done by then. */
 static bool awaits_before(const struct program *program, size_t task, size_t first)
 {
     const struct program_task *this_one = &program->tasks[task];
 
-    for (uint32_t d = 0; d < this_one->dependency_count; d++)
-        if (program->dependencies[this_one->dependency_first + d] < first)
+    for (uint32_t d = 0; d < this_one->dependency_count; d++) {
+        uint32_t on = program->dependencies[this_one->dependency_first + d];
+
+        if (on < first && program_task_class(program->tasks[on].kind) != TASK_CLASS_HOST)
             return true;
+    }
     return false;
 }
 
@@ -135,7 +139,7 @@ size_t cuda_graphs_run_end(const struct cuda_executor *executor, size_t first)
         return first;
     if (first > 0 && first == graphs->rest_begin)
         from = graphs->cut_first;
-    while (end < program->task_count && is_capturable(program, &program->tasks[end]) &&
+    while (end < program->task_count && is_capturable(executor, &program->tasks[end]) &&
            (end == first || !awaits_before(program, end, from)))
         end++;
     while (end > first && end < program->task_count &&
@@ -166,6 +170,7 @@ static uint64_t hash_of(struct cuda_executor *executor, size_t first, size_t end
                         executor->step.used[0],
                         executor->step.used[1],
                         cuda_allocations(),
+                        memory_growths(interpreter_memory(executor->host)),
                         cuda_attend_chunks_of(executor, false),
                         cuda_attend_chunks_of(executor, true)};
     uint64_t hash = XXH64(facts, sizeof facts, 0);
@@ -343,6 +348,23 @@ static void make_graph(struct cuda_executor *executor, size_t first, size_t end,
     forget_pending(executor);
 }
 
+/* What a replayed run brings to the host. */
+static int expect_copies(struct cuda_executor *executor, size_t first, size_t end,
+                         struct error *err)
+{
+    const struct program *program = executor->program;
+
+    for (size_t i = first; i < end; i++)
+        for (uint32_t o = 0; o < program->tasks[i].op_count; o++) {
+            const struct program_op *op = &program->ops[program->tasks[i].op_first + o];
+
+            if (op->kind == OP_COPY && op->out.space == PROGRAM_AT_HOST &&
+                cuda_copy_expect(executor, op, err) != 0)
+                return -1;
+        }
+    return 0;
+}
+
 int cuda_graphs_run(struct cuda_executor *executor, size_t first, size_t end, struct error *err)
 {
     struct entry *entry = find_entry(executor->graphs, hash_of(executor, first, end));
@@ -361,7 +383,8 @@ int cuda_graphs_run(struct cuda_executor *executor, size_t first, size_t end, st
     } else if (entry->stamps != nullptr) {
         cuda_trace_restore(executor->trace, first, end, entry->stamps);
     }
-    if (fork_or_join(executor, lanes, origin, false, err) != 0 ||
+    if (expect_copies(executor, first, end, err) != 0 ||
+        fork_or_join(executor, lanes, origin, false, err) != 0 ||
         await_earlier(executor, first, end, origin, err) != 0 ||
         cuda_check(cudaSetDevice(executor->gpus[origin->gpu]), "cudaSetDevice", err) != 0 ||
         cuda_check(cudaGraphLaunch(entry->graph, origin->stream), "cudaGraphLaunch", err) != 0 ||

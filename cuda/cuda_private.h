@@ -225,6 +225,13 @@ int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cud
 
 /** Whether both ends of a copy are in the host's memory. */
 bool cuda_copy_is_hosts(const struct program_op *op);
+
+/** Whether the host's end of a copy is pinned and lies where it is from its first copy on. */
+bool cuda_copy_is_pinned(const struct cuda_executor *executor, const struct program_op *op);
+
+/** Room on the host for what a copy that is replayed brings. @return 0, or -1 with `err` set */
+int cuda_copy_expect(struct cuda_executor *executor, const struct program_op *op,
+                     struct error *err);
 int cuda_copy(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
               struct error *err);
 

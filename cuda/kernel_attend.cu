@@ -84,7 +84,9 @@ static __device__ __forceinline__ void scores_of(const attend_part &p, const chu
         }
 #pragma unroll
         for (int g = 0; g < NH; g++) {
-            const float4 *eight = (const float4 *)(query + g * cut.query + i);
+            /* A head too many is computed as the first, and not kept. */
+            const float4 *eight =
+                (const float4 *)(query + (head + g < job.heads ? g : 0) * cut.query + i);
             const float4 low = eight[0], high = eight[1];
             const float q[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 

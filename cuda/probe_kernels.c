@@ -1,6 +1,6 @@
 /* Samples are tasks of traced steps. A kind's samples of one number of tokens give a fixed time and
  * a rate over the bytes that they move: the line of least squares, of squares relative to the time.
- */
+ * Products that load weights ahead are fitted together with what ran before them (kernel_fit.h). */
 #include "cuda/probe_kernels.h"
 
 #include <math.h>
@@ -11,6 +11,7 @@
 #include "ref/host_probe.h"
 #include "ref/session.h"
 #include "ref/source.h"
+#include "sim/kernel_fit.h"
 #include "sim/timeline.h"
 
 enum {
@@ -30,7 +31,7 @@ struct sample {
     uint32_t kv_heads;
     uint64_t cells;
     double bytes, time_s;
-    double gap_s; /* of a product: what other kernels took since the product before */
+    struct kernel_fit_sample before; /* of a product: other kernels since the product before */
 };
 
 struct probing {
@@ -39,7 +40,7 @@ struct probing {
     struct sample *samples;
     size_t count, capacity;
     bool collects, failed; /* failed: no memory for a sample */
-    double span_s;         /* of the last step, from its first kernel on */
+    double span_s;         /* of the last step: embeddings, and from its first kernel on */
     /* The last step's kernels by the table, unless NULL: each alone, and as they follow. */
     const struct kernel_table *table;
     double alone_s, together_s;
@@ -66,9 +67,21 @@ static void add_sample(struct probing *p, struct sample sample)
     p->samples[p->count++] = sample;
 }
 
-/* Products behind the first that share its launch are part of its sample. */
+static void pass(struct kernel_fit_sample *before, enum task_kind kind, double time_s)
+{
+    if (kind == TASK_ATTENTION || kind == TASK_ROPE)
+        before->attention_s += time_s;
+    else if (kind == TASK_DELTA_NET)
+        before->delta_net_s += time_s;
+    else
+        before->small_s += time_s;
+}
+
+/* Products behind the first that share its launch are part of its sample. `before`: what has run
+ * since the last one that loads ahead. */
 static size_t add_product(struct probing *p, const struct program *program,
-                          const struct timeline_step *step, size_t first, double *last_end_s)
+                          const struct timeline_step *step, size_t first,
+                          struct kernel_fit_sample *before)
 {
     const struct program_task *task = &program->tasks[first];
     struct sample sample = {.kind = task->kind,
@@ -77,7 +90,7 @@ static size_t add_product(struct probing *p, const struct program *program,
                                 (uint32_t)fmax(1, floor(program_task_product_tokens(task) + 0.5)),
                             .kernels = task->kernels,
                             .bytes = program_task_weight_bytes(task),
-                            .gap_s = step->tasks[first].start_s - *last_end_s};
+                            .before = *before};
     size_t end = first + 1;
 
     while (end < step->task_count && program->tasks[end].kind == task->kind &&
@@ -87,7 +100,9 @@ static size_t add_product(struct probing *p, const struct program *program,
     if (sample.time_s > 0)
         add_sample(p, sample);
     if (task->kind == TASK_MATMUL && tensor_type_info(task->type)->quantised)
-        *last_end_s = step->tasks[end - 1].end_s;
+        *before = (struct kernel_fit_sample){.bytes = 0};
+    else
+        pass(before, task->kind, sample.time_s);
     return end;
 }
 
@@ -110,17 +125,27 @@ static void add_up(struct probing *p, const struct program *program,
     }
 }
 
+/* Of the host before the first kernel what is its own work, and all from there on. */
+static double span_of(const struct program *program, const struct timeline_step *step)
+{
+    double host_s = 0;
+    size_t first = 0;
+
+    while (first + 1 < step->task_count &&
+           program_task_class(program->tasks[first].kind) != TASK_CLASS_KERNEL) {
+        if (program->tasks[first].kind == TASK_EMBED)
+            host_s += step->tasks[first].end_s - step->tasks[first].start_s;
+        first++;
+    }
+    return host_s + step->tasks[step->task_count - 1].end_s - step->tasks[first].start_s;
+}
+
 static void watch(void *context, const struct program *program, const struct timeline_step *step)
 {
     struct probing *p = context;
-    size_t first = 0;
-    double last_end_s;
+    struct kernel_fit_sample before = {.bytes = 0};
 
-    while (first + 1 < step->task_count &&
-           program_task_class(program->tasks[first].kind) != TASK_CLASS_KERNEL)
-        first++;
-    last_end_s = step->tasks[first].start_s;
-    p->span_s = step->tasks[step->task_count - 1].end_s - last_end_s;
+    p->span_s = span_of(program, step);
     if (p->table != NULL)
         add_up(p, program, step);
     for (size_t i = 0; i < step->task_count && p->collects;) {
@@ -132,7 +157,7 @@ static void watch(void *context, const struct program *program, const struct tim
                                 .time_s = step->tasks[i].end_s - step->tasks[i].start_s};
 
         if (task->kind == TASK_MATMUL || task->kind == TASK_EXPERTS) {
-            i = add_product(p, program, step, i, &last_end_s);
+            i = add_product(p, program, step, i, &before);
             continue;
         }
         if (task->kind == TASK_ATTENTION) {
@@ -140,6 +165,8 @@ static void watch(void *context, const struct program *program, const struct tim
             sample.kv_heads = task->kv_heads;
             sample.cells = (uint64_t)program_task_cells(task, step->cells);
         }
+        if (program_task_class(task->kind) == TASK_CLASS_KERNEL)
+            pass(&before, task->kind, sample.time_s);
         if (program_task_class(task->kind) != TASK_CLASS_COPY && sample.time_s > 0)
             add_sample(p, sample);
         i++;
@@ -188,11 +215,9 @@ static int decode(struct probing *p, uint32_t count, struct error *err)
 /* A step of `tokens` at `depth`, over and over; the last ones give samples. */
 static int sample_step(struct probing *p, uint32_t depth, uint32_t tokens, struct error *err)
 {
-    struct error gone = {0};
-
     for (int i = 0; i < REPEATS; i++) {
-        if (session_truncate(p->session, 0, depth, &gone) != 0 &&
-            session_truncate(p->session, 0, 0, err) != 0)
+        if (session_truncate(p->session, 0, 0, err) != 0 ||
+            session_fill(p->session, 1, depth, err) != 0)
             return -1;
         p->collects = i >= WARM;
         if (decode(p, tokens, err) != 0)
@@ -232,25 +257,15 @@ static int sample_model(struct probing *p, const char *model, const char *type, 
 static int sample_attention(struct probing *p, const char *model, enum tensor_type cache,
                             struct error *err)
 {
-    static const uint32_t counts[] = {1, 8, 64, 512};
+    static const uint32_t counts[] = {1, 2, 4, 8, 16, 64, 128, 512};
     struct plan plan = plan_of_one();
-    uint32_t depth = 0;
     int status;
 
     plan.type_k = plan.type_v = cache;
     status = open_model(p, model, 2, plan, LONG_CONTEXT, err);
-    for (uint32_t next = 0; next <= 32768 && status == 0; next = next > 0 ? 2 * next : 256) {
-        while (depth < next && status == 0) {
-            uint32_t now = next - depth < TOKENS_MAX ? next - depth : TOKENS_MAX;
-
-            status = decode(p, now, err);
-            depth += now;
-        }
+    for (uint32_t depth = 0; depth <= 32768 && status == 0; depth = depth > 0 ? 2 * depth : 256)
         for (size_t i = 0; i < sizeof counts / sizeof *counts && status == 0; i++)
             status = sample_step(p, depth, counts[i], err);
-        if (status == 0)
-            status = session_truncate(p->session, 0, depth, err);
-    }
     close_model(p);
     return status;
 }
@@ -289,15 +304,8 @@ static const double least_launch_s = 2.5e-6;
 
 enum { GBS_MOST = 100000 };
 
-/* Bytes of a sample that had not come before it began. */
-static double bytes_left(const struct sample *sample, double gbs, double ahead_bytes)
-{
-    return fmax(0, sample->bytes - fmin(ahead_bytes, sample->gap_s * gbs * 1e9));
-}
-
 /* Least squares; without a fixed time where that would be below 0. */
-static struct line line_through(const struct sample *samples, size_t count, double gbs,
-                                double ahead_bytes)
+static struct line line_through(const struct sample *samples, size_t count)
 {
     double all = 0, x = 0, y = 0, xx = 0, xy = 0, slope, fixed_s;
 
@@ -305,14 +313,13 @@ static struct line line_through(const struct sample *samples, size_t count, doub
         double weight = 1 / samples[i].time_s;
 
         all += weight;
-        x += weight * bytes_left(&samples[i], gbs, ahead_bytes);
+        x += weight * samples[i].bytes;
         y += weight * samples[i].time_s;
     }
     x /= all;
     y /= all;
     for (size_t i = 0; i < count; i++) {
-        double weight = 1 / samples[i].time_s;
-        double off = bytes_left(&samples[i], gbs, ahead_bytes) - x;
+        double weight = 1 / samples[i].time_s, off = samples[i].bytes - x;
 
         xx += weight * off * off;
         xy += weight * off * (samples[i].time_s - y);
@@ -334,40 +341,59 @@ static struct line line_through(const struct sample *samples, size_t count, doub
                                        : (struct line){fixed_s, 1e-9 / slope};
 }
 
-/* What comes ahead does so at the rate that is looked for. */
-static struct line line_of(const struct sample *samples, size_t count, double gbs,
-                           double ahead_bytes)
+/* A product that loads weights ahead. */
+static int fit_ahead(struct probing *p, const struct sample *group, size_t count,
+                     struct kernel_table *table, struct kernel_product *row, bool common,
+                     struct error *err)
 {
-    enum { ROUNDS = 8 };
-    struct line line = {0, gbs};
+    struct kernel_fit_sample *samples = calloc(count, sizeof *samples);
+    int status;
 
-    for (int i = 0; i < (ahead_bytes > 0 ? ROUNDS : 1); i++)
-        line = line_through(samples, count, line.gbs, ahead_bytes);
-    return line;
+    if (samples == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for samples");
+    for (size_t i = 0; i < count; i++) {
+        samples[i] = group[i].before;
+        samples[i].bytes = group[i].bytes;
+        samples[i].time_s = group[i].time_s;
+    }
+    status = kernel_fit_product(table, row, samples, count,
+                                p->machine->devices[p->options.gpus[0]].memory_gbs, common, err);
+    free(samples);
+    return status;
+}
+
+static int add_product_row(struct probing *p, const struct sample *group, size_t count,
+                           struct kernel_table *table, bool common, struct error *err)
+{
+    struct kernel_product row = {.kind = group->kind, .type = group->type, .tokens = group->tokens};
+    struct line line;
+
+    if (group->kind == TASK_MATMUL)
+        row.ahead_bytes = (double)probe_ahead_bytes(p->options.gpus[0], row.type, row.tokens);
+    if (row.ahead_bytes > 0) {
+        if (fit_ahead(p, group, count, table, &row, common, err) != 0)
+            return -1;
+    } else {
+        line = line_through(group, count);
+        row.launch_s = line.fixed_s;
+        row.gbs = line.gbs;
+    }
+    return kernel_table_add_product(table, row, err);
 }
 
 static int add_rows(struct probing *p, const struct sample *group, size_t count,
                     struct kernel_table *table, struct error *err)
 {
-    bool is_packed = group->kind == TASK_MATMUL;
-    double ahead_bytes =
-        is_packed ? (double)probe_ahead_bytes(p->options.gpus[0], group->type, group->tokens) : 0;
-    struct line line =
-        line_of(group, count, p->machine->devices[p->options.gpus[0]].memory_gbs, ahead_bytes);
-    uint32_t tokens = group->tokens;
+    struct line line;
 
     switch (group->kind) {
     case TASK_MATMUL:
     case TASK_EXPERTS:
-        return kernel_table_add_product(table,
-                                        (struct kernel_product){group->kind, group->type, tokens,
-                                                                line.fixed_s, line.gbs,
-                                                                ahead_bytes},
-                                        err);
+        return add_product_row(p, group, count, table, false, err);
     case TASK_ATTENTION:
         return kernel_table_add_attention(table,
                                           (struct kernel_attention){group->type, group->kv_heads,
-                                                                    tokens, group->cells,
+                                                                    group->tokens, group->cells,
                                                                     group[count / 2].time_s},
                                           err);
     case TASK_ALL_REDUCE:
@@ -377,20 +403,35 @@ static int add_rows(struct probing *p, const struct sample *group, size_t count,
                                                         group[count / 2].time_s},
                                     err);
     default:
-        if (program_task_class(group->kind) != TASK_CLASS_KERNEL)
-            return 0;
+        line = line_through(group, count);
         return kernel_table_add_other(
-            table, (struct kernel_other){group->kind, tokens, line.fixed_s, line.gbs}, err);
+            table, (struct kernel_other){group->kind, group->tokens, line.fixed_s, line.gbs}, err);
     }
 }
 
-/* Rows of all samples, which are gone then. */
+/* What products that load ahead have in common is that of the first of them. */
+static int fit_common(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    size_t first = 0, end;
+
+    while (first < p->count &&
+           !(p->samples[first].kind == TASK_MATMUL && p->samples[first].tokens == 1 &&
+             p->samples[first].type == TENSOR_TYPE_Q8_0))
+        first++;
+    for (end = first; end < p->count && is_one_group(&p->samples[first], &p->samples[end]);)
+        end++;
+    return end > first ? add_product_row(p, p->samples + first, end - first, table, true, err) : 0;
+}
+
+/* Rows of all samples that are of such a kind; the samples are gone then. */
 static int make_rows(struct probing *p, bool (*takes)(const struct sample *),
                      struct kernel_table *table, struct error *err)
 {
     size_t end;
 
     qsort(p->samples, p->count, sizeof *p->samples, by_group);
+    if (table->product_count == 0 && fit_common(p, table, err) != 0)
+        return -1;
     for (size_t first = 0; first < p->count; first = end) {
         for (end = first + 1; end < p->count && is_one_group(&p->samples[first], &p->samples[end]);)
             end++;
@@ -402,10 +443,11 @@ static int make_rows(struct probing *p, bool (*takes)(const struct sample *),
     return 0;
 }
 
-static bool is_dense(const struct sample *sample)
+/* All but what goes with windows and devices. */
+static bool is_of_any_model(const struct sample *sample)
 {
-    return sample->kind == TASK_MATMUL || sample->kind == TASK_NORM || sample->kind == TASK_ROPE ||
-           sample->kind == TASK_GLU;
+    return sample->kind == TASK_EMBED || (program_task_class(sample->kind) == TASK_CLASS_KERNEL &&
+                                          sample->kind != TASK_ATTENTION);
 }
 
 static bool is_attention(const struct sample *sample)
@@ -413,12 +455,9 @@ static bool is_attention(const struct sample *sample)
     return sample->kind == TASK_ATTENTION;
 }
 
-/* What dense models have not: routers' weights are floats. */
-static bool is_of_hybrids(const struct sample *sample)
+static bool is_stored(const struct sample *sample)
 {
-    if (sample->kind == TASK_MATMUL)
-        return !tensor_type_info(sample->type)->quantised;
-    return !is_dense(sample) && sample->kind != TASK_ATTENTION && sample->kind != TASK_ALL_REDUCE;
+    return sample->kind == TASK_KV_STORE;
 }
 
 static bool is_sum(const struct sample *sample)
@@ -435,8 +474,8 @@ static int by_value(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Median time of a step of one token of a dense model; of traced ones what comes from the first
- * kernel on. */
+/* Median time of a step of one token of a dense model; of traced ones without what the host takes
+ * before the first kernel, but for the embeddings. */
 static int time_steps(struct probing *p, bool traced, double *time_s, struct error *err)
 {
     enum { COUNT = 31, FIRST = 8 };
@@ -497,16 +536,20 @@ static int probe_pace(struct probing *p, struct kernel_table *table, struct erro
 
 /* ---- all ---- */
 
-static int probe_products(struct probing *p, struct kernel_table *table, struct error *err)
+static int probe_models(struct probing *p, struct kernel_table *table, struct error *err)
 {
     static const char *const types[] = {"Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K"};
+    static const char *const hybrids[] = {"ornith-1.5-35b-a3b", "qwen3.8-27b", "qwen3-30b-a3b"};
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (sample_model(p, "qwen3-0.6b", types[i], 8, err) != 0 ||
             sample_model(p, "qwen3-8b", types[i], 4, err) != 0 ||
             sample_model(p, "llama-3.3-70b", types[i], 2, err) != 0)
             return -1;
-    return make_rows(p, is_dense, table, err);
+    for (size_t i = 0; i < sizeof hybrids / sizeof *hybrids; i++)
+        if (sample_model(p, hybrids[i], "Q8_0", 4, err) != 0)
+            return -1;
+    return make_rows(p, is_of_any_model, table, err);
 }
 
 static int probe_attention(struct probing *p, struct kernel_table *table, struct error *err)
@@ -520,14 +563,21 @@ static int probe_attention(struct probing *p, struct kernel_table *table, struct
     return make_rows(p, is_attention, table, err);
 }
 
-static int probe_hybrids(struct probing *p, struct kernel_table *table, struct error *err)
+/* What the host takes to store the rows of a cache that it has. */
+static int probe_stores(struct probing *p, struct kernel_table *table, struct error *err)
 {
-    static const char *const models[] = {"ornith-1.5-35b-a3b", "qwen3.8-27b", "qwen3-30b-a3b"};
+    static const uint32_t counts[] = {1, 8, 16, 64, 512};
+    struct plan plan = plan_of_one();
+    int status;
 
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (sample_model(p, models[i], "Q8_0", 4, err) != 0)
-            return -1;
-    return make_rows(p, is_of_hybrids, table, err);
+    plan.kv_on_host = plan.kv_pinned = true;
+    status = open_model(p, "qwen3-8b:Q8_0", 4, plan, CONTEXT, err);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && status == 0; i++)
+        status = sample_step(p, 0, counts[i], err);
+    if (status == 0)
+        status = make_rows(p, is_stored, table, err);
+    close_model(p);
+    return status;
 }
 
 /* Sums over all GPUs, of a tensor split. */
@@ -561,13 +611,13 @@ int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_redu
     snprintf(table->gpu, sizeof table->gpu, "%s", machine->devices[device].gpu);
     status = probe_step(&p, table, err);
     if (status == 0)
-        status = probe_products(&p, table, err);
+        status = probe_models(&p, table, err);
     if (status == 0)
         status = probe_attention(&p, table, err);
     if (status == 0)
         status = probe_pace(&p, table, err);
     if (status == 0)
-        status = probe_hybrids(&p, table, err);
+        status = probe_stores(&p, table, err);
     if (status == 0 && machine->device_count > 1)
         status = probe_sums(&p, table, err);
     free(p.samples);

@@ -173,6 +173,9 @@ static int embed(struct interpreter *interpreter, const struct program_op *op, s
     table = interpret_tensor(interpreter, op, op->tensor, err);
     if (table == NULL)
         return -1;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) if (interpreter->program->tokens >= INTERPRET_MANY_TOKENS)
+#endif
     for (uint32_t t = 0; t < interpreter->program->tokens; t++)
         interpreter->kernels->embed(
             tensor->type, table + tokens[t].token * tensor_type_row_bytes(tensor->type, n), n,

@@ -99,6 +99,9 @@ int interpret_store(struct interpreter *interpreter, const struct program_op *op
     if (op->columns % tensor_type_info(type)->block_elements != 0)
         return error_set(err, ERROR_UNSUPPORTED, "heads of %llu values do not fill blocks of %s",
                          (unsigned long long)op->columns, tensor_type_info(type)->name);
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) if (count >= INTERPRET_MANY_TOKENS)
+#endif
     for (uint32_t t = 0; t < count; t++)
         store_row(type, in + t * width, width,
                   cache + tokens[t].cell[op->sliding] * tensor_type_row_bytes(type, row),

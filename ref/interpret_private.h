@@ -4,6 +4,9 @@
 
 #include "ref/interpret.h"
 
+/* From so many tokens on their rows are worth several threads. */
+enum { INTERPRET_MANY_TOKENS = 16 };
+
 /* A block whose weights, or those of its experts, a device got for a large batch. */
 struct staged {
     int block, experts; /* -1: none */

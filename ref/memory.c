@@ -21,7 +21,8 @@ struct space {
 struct memory {
     uint32_t device_count, layer_count;
     struct memory_room host_room; /* `allocate` NULL: the heap */
-    struct space *spaces;         /* the host's, then the devices' */
+    uint64_t growths;
+    struct space *spaces; /* the host's, then the devices' */
 };
 
 struct memory *memory_new(uint32_t device_count, uint32_t layer_count, struct error *err)
@@ -58,6 +59,21 @@ static bool is_in_room(const struct memory *memory, uint32_t space)
     return space == 0 && memory->host_room.allocate != NULL;
 }
 
+/* These outlast a step, and lie on the heap whatever room there is for the rest. */
+static bool lasts(enum op_value value)
+{
+    return value == OP_VALUE_CACHE_K || value == OP_VALUE_CACHE_V || value == OP_VALUE_STATE ||
+           value == OP_VALUE_CONV;
+}
+
+static void release(const struct memory *memory, uint32_t space, enum op_value value, void *bytes)
+{
+    if (bytes != NULL && is_in_room(memory, space) && !lasts(value))
+        memory->host_room.release(bytes);
+    else
+        free(bytes);
+}
+
 void memory_free(struct memory *memory)
 {
     if (memory == NULL)
@@ -65,17 +81,12 @@ void memory_free(struct memory *memory)
     for (uint32_t s = 0; memory->spaces != NULL && s <= memory->device_count; s++) {
         struct space *space = &memory->spaces[s];
 
-        for (size_t i = 0; i < (size_t)OP_VALUE_COUNT * SLOTS; i++) {
-            void *bytes = space->plain[i / SLOTS][i % SLOTS].bytes;
-
-            if (bytes != NULL && is_in_room(memory, s))
-                memory->host_room.release(bytes);
-            else
-                free(bytes);
-        }
+        for (size_t i = 0; i < (size_t)OP_VALUE_COUNT * SLOTS; i++)
+            release(memory, s, (enum op_value)(i / SLOTS),
+                    space->plain[i / SLOTS][i % SLOTS].bytes);
         for (size_t i = 0;
              space->layered != NULL && i < (size_t)memory->layer_count * OP_VALUE_COUNT; i++)
-            free(space->layered[i].bytes);
+            release(memory, s, (enum op_value)(i % OP_VALUE_COUNT), space->layered[i].bytes);
         free(space->layered);
     }
     free(memory->spaces);
@@ -97,8 +108,8 @@ static void *grow(struct memory *memory, struct program_operand operand, struct 
 {
     void *grown;
 
-    if (!is_in_room(memory, (uint32_t)(operand.space + 1)) ||
-        program_value_is_layered(operand.value))
+    memory->growths++;
+    if (!is_in_room(memory, (uint32_t)(operand.space + 1)) || lasts(operand.value))
         return realloc(value->bytes, bytes);
     grown = memory->host_room.allocate(bytes);
     if (grown == NULL)
@@ -156,9 +167,21 @@ static void forget(struct value *value, bool overwritten)
 
 void memory_forget_step(struct memory *memory)
 {
-    for (uint32_t s = 0; s <= memory->device_count; s++)
+    for (uint32_t s = 0; s <= memory->device_count; s++) {
+        struct space *space = &memory->spaces[s];
+
         for (size_t i = 0; i < (size_t)OP_VALUE_COUNT * SLOTS; i++)
-            forget(&memory->spaces[s].plain[i / SLOTS][i % SLOTS], !is_in_room(memory, s));
+            forget(&space->plain[i / SLOTS][i % SLOTS], !is_in_room(memory, s));
+        for (size_t i = 0;
+             space->layered != NULL && i < (size_t)memory->layer_count * OP_VALUE_COUNT; i++)
+            if (!lasts((enum op_value)(i % OP_VALUE_COUNT)))
+                forget(&space->layered[i], !is_in_room(memory, s));
+    }
+}
+
+uint64_t memory_growths(const struct memory *memory)
+{
+    return memory->growths;
 }
 
 void memory_forget(struct memory *memory, struct program_operand operand, int layer)

@@ -19,7 +19,7 @@ struct memory_room {
     void (*release)(void *bytes);
 };
 
-/** Before any value is there: takes room for the host's plain values from `room`, and leaves them
+/** Before any value is there: takes room for the host's values from `room`, and leaves them
  * as they are where a step is forgotten, but for their sizes. */
 void memory_use_room(struct memory *memory, struct memory_room room);
 
@@ -41,9 +41,12 @@ void *memory_reserve(struct memory *memory, struct program_operand operand, int 
 void *memory_find(const struct memory *memory, struct program_operand operand, int layer,
                   size_t bytes, struct error *err);
 
-/** Forgets all values but the layered ones (caches and states), so that a step has only what
+/** Forgets all values but caches and states, so that a step has only what
  * it brings. Their bytes are overwritten, but for those in another room. */
 void memory_forget_step(struct memory *memory);
+
+/** How often room was taken, so whether values may lie elsewhere than before. */
+uint64_t memory_growths(const struct memory *memory);
 
 /** Forgets one value. */
 void memory_forget(struct memory *memory, struct program_operand operand, int layer);

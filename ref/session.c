@@ -422,6 +422,26 @@ int session_decode_hidden(struct session *session, const struct session_token *t
     return 0;
 }
 
+int session_fill(struct session *session, uint32_t slots, uint32_t length, struct error *err)
+{
+    uint32_t first = UINT32_MAX;
+
+    for (uint32_t slot = 0; slot < slots; slot++)
+        first = session->slots[slot].length < first ? session->slots[slot].length : first;
+    for (uint32_t position = first; position < length; position++)
+        for (uint32_t slot = 0; slot < slots; slot++) {
+            struct program_token token = {.position = position, .sequence = slot};
+
+            if (session->slots[slot].length > position)
+                continue;
+            if (take_cells(session, &token, true, err) != 0)
+                return -1;
+            session->slots[slot].length++;
+            session->slots[slot].undone = 0;
+        }
+    return 0;
+}
+
 /* ---- taking tokens back ---- */
 
 void session_undo(struct session *session, uint32_t slot, uint32_t count)

@@ -68,6 +68,15 @@ const float *session_logits(const struct session *session, uint32_t row);
  * devices for it. */
 uint32_t session_picked(const struct session *session, uint32_t row);
 
+/**
+ * Gives the first `slots` slots tokens up to `length` that nothing is computed of: their rows of a
+ * cache, and the states of recurrent layers, are what they were, at first zero. For what takes as
+ * long whatever the values are.
+ *
+ * @return 0, or -1 with `err` set (ERROR_USAGE: the context is full)
+ */
+int session_fill(struct session *session, uint32_t slots, uint32_t length, struct error *err);
+
 /** Tokens of a slot. */
 uint32_t session_length(const struct session *session, uint32_t slot);
 

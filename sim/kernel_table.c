@@ -247,28 +247,46 @@ static double other_s(const struct kernel_table *table, enum task_kind kind, dou
     return time_s < 0 ? other_rows_s(table, TASK_NORM, tokens, bytes) : time_s;
 }
 
-void kernel_gap_pass(struct kernel_gap *gap, double time_s)
+void kernel_gap_pass(struct kernel_gap *gap, double time_s, double alone)
 {
-    gap->s = (gap->in_product ? 0 : gap->s) + time_s;
+    gap->s = (gap->in_product ? 0 : gap->s) + time_s * (1 - alone);
     gap->in_product = false;
 }
 
-/* A product behind `gap`, of the times with and without what is loaded ahead, and of the longest
- * that loading ahead may take. */
-static double leave_gap(struct kernel_gap *gap, bool launches, double full_s, double time_s,
-                        double most_s)
+static double alone(const struct kernel_table *table, enum task_kind kind)
 {
-    if (gap == NULL)
-        return full_s;
-    if (most_s <= 0) {
-        kernel_gap_pass(gap, full_s);
-        return full_s;
+    switch (kind) {
+    case TASK_ATTENTION:
+    case TASK_ROPE:
+        return table->attention_alone;
+    case TASK_DELTA_NET:
+        return table->delta_net_alone;
+    default:
+        return 0;
     }
-    if (launches)
-        gap->s = fmin(gap->in_product ? 0 : gap->s, most_s);
-    gap->s = fmax(0, gap->s - (full_s - time_s));
-    gap->in_product = true;
-    return time_s;
+}
+
+/* How much of their weights a launch of products finds there. */
+static double loaded_bytes(const struct kernel_table *table, const struct kernel_product *row,
+                           const struct kernel_gap *gap)
+{
+    double beside_s = gap->in_product ? 0 : fmax(0, gap->s - table->ahead_lag_s);
+
+    return fmin(row->ahead_bytes, beside_s * row->gbs * 1e9);
+}
+
+/* Without the launch, `loaded` of `bytes` being there. */
+static double weights_s(const struct kernel_product *row, double bytes, double loaded)
+{
+    double held_s = row->held_gbs > 0 ? bytes / (row->held_gbs * 1e9) : 0;
+
+    return fmax(streaming_s(0, fmax(0, bytes - loaded), row->gbs), held_s);
+}
+
+double kernel_product_s(const struct kernel_table *table, const struct kernel_product *row,
+                        const struct kernel_gap *gap, double bytes)
+{
+    return row->launch_s + weights_s(row, bytes, loaded_bytes(table, row, gap));
 }
 
 static double product_s(const struct kernel_table *table, const struct program_task *task,
@@ -279,39 +297,36 @@ static double product_s(const struct kernel_table *table, const struct program_t
     bool launches = task->kernels > (quantises ? 1u : 0u);
     double bytes = program_task_weight_bytes(task);
     struct list list = products_of(table);
-    struct bracket full = {.at = program_task_product_tokens(task)}, behind = full, most = full;
-    struct kernel_gap before = {.s = 0};
-    double loaded_s, time_s, saved_s;
+    struct bracket times = {.at = program_task_product_tokens(task)}, left = times, ahead = times;
+    struct kernel_gap none = {.s = 0}, *before = gap != NULL ? gap : &none;
+    double time_s;
     double quantising_s =
         quantises ? other_s(table, TASK_NORM, task->tokens, task->input_bytes) : 0;
 
     if (quantising_s < 0)
         return -1;
-    if (gap != NULL)
-        before = *gap;
-    if (quantises && launches)
-        kernel_gap_pass(&before, quantising_s);
-    loaded_s = gap == NULL || (launches && before.in_product) ? 0 : before.s;
+    if (gap != NULL && quantises && launches)
+        kernel_gap_pass(gap, quantising_s, 0);
     for (size_t i = place_of(&list, &first); i < list.count; i++) {
         const struct kernel_product *row = &table->products[i];
+        double loaded = launches ? loaded_bytes(table, row, before) : before->loaded_bytes;
 
         if (row->kind != task->kind || row->type != task->type)
             break;
-        double launch_s = launches ? row->launch_s : 0;
-        double most_s = row->ahead_bytes / (row->gbs * 1e9);
-
-        show(&full, row->tokens, streaming_s(launch_s, bytes, row->gbs));
-        show(&behind, row->tokens,
-             fmax(launch_s, streaming_s(launch_s, bytes, row->gbs) - fmin(loaded_s, most_s)));
-        show(&most, row->tokens, most_s);
+        show(&times, row->tokens,
+             launches ? kernel_product_s(table, row, before, bytes)
+                      : weights_s(row, bytes, loaded));
+        show(&left, row->tokens, fmax(0, loaded - bytes));
+        show(&ahead, row->tokens, row->ahead_bytes);
     }
-    time_s = growing_time_at(&full);
+    time_s = growing_time_at(&times);
     if (time_s < 0)
         return time_s;
-    saved_s = time_at(&full) - time_at(&behind);
-    if (gap != NULL)
-        *gap = before;
-    return quantising_s + leave_gap(gap, launches, time_s, time_s - saved_s, time_at(&most));
+    if (gap != NULL && time_at(&ahead) > 0)
+        *gap = (struct kernel_gap){.in_product = true, .loaded_bytes = time_at(&left)};
+    else if (gap != NULL)
+        kernel_gap_pass(gap, time_s, 0);
+    return quantising_s + time_s;
 }
 
 /* Rows of one cache type, number of KV heads and of tokens, from `*at` on, which goes behind them.
@@ -379,8 +394,14 @@ double kernel_table_s(const struct kernel_table *table, const struct program_tas
                                           : other_s(table, task->kind, sequence_tokens(task),
                                                     task->bytes + cells * task->bytes_per_cell);
     if (gap != NULL && time_s >= 0)
-        kernel_gap_pass(gap, time_s);
+        kernel_gap_pass(gap, time_s, alone(table, task->kind));
     return time_s;
+}
+
+double kernel_table_host_s(const struct kernel_table *table, const struct program_task *task,
+                           double bytes)
+{
+    return other_rows_s(table, task->kind, task->tokens, bytes);
 }
 
 /* ---- sums ---- */

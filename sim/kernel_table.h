@@ -13,13 +13,15 @@ enum { KERNEL_ATTENTION_HEADS = 32, KERNEL_ATTENTION_HEAD_DIM = 128 };
 
 /* A product with weights of a type, of so many tokens: launch_s + bytes of the weights / gbs, less
  * those that have come while other kernels ran between the product before and this one: at the same
- * rate, ahead_bytes at most. For TASK_EXPERTS, `tokens` are the rows that each touched expert has
- * on average, and the weights those of the touched ones. */
+ * rate, ahead_bytes at most. It computes at held_gbs with what is there. For TASK_EXPERTS, `tokens`
+ * are the rows that each touched expert has on average, and the weights those of the touched ones.
+ */
 struct kernel_product {
     enum task_kind kind; /* TASK_MATMUL, TASK_EXPERTS */
     enum tensor_type type;
     uint32_t tokens; /* 1 or more */
     double launch_s, gbs, ahead_bytes;
+    double held_gbs; /* 0: as fast as it may be */
 };
 
 /* Attention of so many tokens of one sequence over a window of so many cells, its own tokens'
@@ -33,9 +35,10 @@ struct kernel_attention {
 };
 
 /* Other kernels of a step of so many tokens: launch_s + bytes / gbs, with program_task.bytes (for
- * TASK_DELTA_NET that is without state_bytes). TASK_NORM's rows serve for kinds without rows. */
+ * TASK_DELTA_NET that is without state_bytes). TASK_NORM's rows serve for kernels without rows. Of
+ * the host's own tasks embeddings and the storing of rows may have rows, too. */
 struct kernel_other {
-    enum task_kind kind; /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ... */
+    enum task_kind kind; /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ..., TASK_EMBED */
     uint32_t tokens;     /* of one sequence; 1 or more */
     double launch_s, gbs;
 };
@@ -54,6 +57,8 @@ struct kernel_table {
     double step_s; /* of the host, for each such GPU, before a step's first kernel */
     /* Where a GPU is slowed on purpose: of each kernel task, slowed with it and behind it. */
     double pace_inside_s, pace_behind_s;
+    /* Before weights come beside other kernels; shares of kernels' time in which none come. */
+    double ahead_lag_s, attention_alone, delta_net_alone;
     struct kernel_product *products;
     struct kernel_attention *attentions;
     struct kernel_other *others;
@@ -75,12 +80,17 @@ void kernel_table_clear(struct kernel_table *table);
 
 /* What has run on a device since its last product that loads weights ahead. */
 struct kernel_gap {
-    double s;
-    bool in_product; /* nothing: `s` is what is left for those that share the product's launch */
+    double s;            /* in which weights may have come */
+    bool in_product;     /* nothing has run */
+    double loaded_bytes; /* what its launch has left for products that share it */
 };
 
-/** Something else has run on the device. */
-void kernel_gap_pass(struct kernel_gap *gap, double time_s);
+/** Something else has run on the device, of which this share of the time had it alone. */
+void kernel_gap_pass(struct kernel_gap *gap, double time_s, double alone);
+
+/** Seconds of a launch of a row's products with `bytes` of weights, behind `gap`. */
+double kernel_product_s(const struct kernel_table *table, const struct kernel_product *row,
+                        const struct kernel_gap *gap, double bytes);
 
 /**
  * Seconds of a kernel task by the table: between rows of the same kind and type times are
@@ -95,6 +105,10 @@ void kernel_gap_pass(struct kernel_gap *gap, double time_s);
  */
 double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
                       double cells, struct kernel_gap *gap);
+
+/** Seconds of a task of the host's own; below 0 where the table has no row of its kind. */
+double kernel_table_host_s(const struct kernel_table *table, const struct program_task *task,
+                           double bytes);
 
 /** Seconds of a sum of `bytes` a device; below 0 where there is no row of so many devices. */
 double kernel_table_sum_s(const struct kernel_table *table, uint32_t devices, double bytes);

@@ -34,13 +34,16 @@ static int grow(struct lowering *lowering)
 }
 
 /* Our runtime replays everything between two places where the host acts as one graph, whatever
- * devices it is on: sums over devices, waits and copies between devices do not end it. */
+ * devices it is on: sums over devices, waits and copies do not end it, but for copies of memory
+ * that is not pinned. */
 static bool is_replayed(const struct program_task *task)
 {
     enum task_class class = program_task_class(task->kind);
 
     return class == TASK_CLASS_KERNEL || class == TASK_CLASS_COLLECTIVE ||
-           task->kind == TASK_WAIT || task->kind == TASK_PEER;
+           task->kind == TASK_WAIT ||
+           (class == TASK_CLASS_COPY && !task->blocking && !task->pageable &&
+            task->kind != TASK_WEIGHTS);
 }
 
 uint32_t lower_add(struct lowering *lowering, struct program_task task)
@@ -53,6 +56,8 @@ uint32_t lower_add(struct lowering *lowering, struct program_task task)
     }
     if (lowering->own && !is_replayed(&task))
         lowering->open = 0;
+    else if (lowering->own && program_task_class(task.kind) == TASK_CLASS_COPY)
+        task.launches = lower_launch(lowering, (uint32_t)task.device);
     task.dependency_first = (uint32_t)program->dependency_count;
     task.op_first = (uint32_t)lowering->op_pending;
     task.op_count = (uint32_t)(program->op_count - lowering->op_pending);
@@ -699,7 +704,7 @@ static void end_step(struct lowering *lowering)
                                         .bytes = row_bytes * lowering->step.outputs,
                                         .queues = UINT64_C(1) << program_queue_compute(d)});
     }
-    lower_store_rows(lowering);
+    lower_store_last_rows(lowering);
     sync_devices(lowering);
     if (lowering->step.sample && !placement->plan.backend_sampling)
         lower_host(lowering, TASK_SAMPLE, -1, 0, lowering->step.outputs);

@@ -51,6 +51,32 @@ static struct program_operand at_host(enum op_value value, uint32_t d)
     return operand;
 }
 
+/* With few tokens the rows of each layer have a place of their own on the host, which stores those
+ * of all layers at the end of the step: so the step is not interrupted. */
+static bool keeps_rows(const struct lowering *lowering)
+{
+    return lowering->own && !lowering->placement->attn_on_host &&
+           lowering->step.tokens <= LOWER_FEW_TOKENS;
+}
+
+/* The heads of device `d` among those of all. */
+static void keep_rows(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
+{
+    const struct placement *placement = lowering->placement;
+    const struct model_layer *l = &lowering->model->layers[layer];
+    const struct share_slices *slices = &placement->slices[layer];
+    uint64_t dim = part == 'k' ? l->head_dim_k : l->head_dim_v;
+    struct program_op *op = lower_op(lowering, OP_COPY, d, (int)layer);
+
+    op->a = lower_at(lowering, d, part == 'k' ? OP_VALUE_KEY : OP_VALUE_VALUE);
+    op->out = lower_at_host(part == 'k' ? OP_VALUE_ROWS_K : OP_VALUE_ROWS_V);
+    op->width = op->from.row = slices->kv_heads[d] * dim;
+    op->segments = 1;
+    op->to.row = l->n_head_kv * dim;
+    op->to.first =
+        dim * share_first(slices->rotation, slices->kv_heads, placement->device_count, d);
+}
+
 /* New rows go to the host: the fork casts to a quantised cache type on the device
  * first; otherwise they go as f32 and the host converts. In our runtime nothing waits for them
  * until the host stores them. */
@@ -62,7 +88,6 @@ static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, ch
     bool cast = placement->plan.schedule == PLAN_SCHEDULE_LLAMA_CPP_FORK &&
                 tensor_type_info(placement->plan.type_k)->quantised;
     struct program_task copy = lower_blocking_copy(TASK_KV_ROWS, d, (int)layer, 0);
-
     enum op_value rows = part == 'k' ? OP_VALUE_KEY : OP_VALUE_VALUE;
 
     copy.launches = d > 0 && lower_is_delivered(lowering, layer, 0);
@@ -72,8 +97,11 @@ static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, ch
                                 : 4.0 * (double)(part == 'k' ? k : v));
     if (copy.bytes <= 0)
         return;
-    lower_op_copy(lowering, (int)layer, lower_at(lowering, d, rows), at_host(rows, d),
-                  part == 'k' ? k : v);
+    if (keeps_rows(lowering))
+        keep_rows(lowering, layer, d, part);
+    else
+        lower_op_copy(lowering, (int)layer, lower_at(lowering, d, rows), at_host(rows, d),
+                      part == 'k' ? k : v);
     if (!lowering->own) {
         lower_add(lowering, copy);
         return;
@@ -132,13 +160,14 @@ static void deliver_window(struct lowering *lowering, uint32_t layer, uint32_t d
     lower_add(lowering, copy);
 }
 
-/* A window sent ahead: the host thread does not wait. @return whether there is one */
+/* A window sent ahead: the host thread does not wait, but for memory that is not pinned, whose copy
+ * in our runtime is its own work. @return whether there is one */
 bool lower_add_window(struct lowering *lowering, uint32_t layer, uint32_t d, char part,
                       uint32_t place, uint32_t *index)
 {
     struct program_task copy = window_copy(lowering, layer, d, part);
 
-    copy.blocking = false;
+    copy.blocking = lowering->own && copy.pageable;
     copy.launches = 1;
     if (copy.bytes_per_cell <= 0)
         return false;
@@ -166,8 +195,12 @@ static void attend_ops(struct lowering *lowering, uint32_t layer)
 
 static void store_ops(struct lowering *lowering, uint32_t layer)
 {
+    bool kept = keeps_rows(lowering);
+
     lowering->on_host = true;
-    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
+    if (kept)
+        lower_op_store_rows(lowering, layer);
+    for (uint32_t d = 0; !kept && d < lowering->placement->device_count; d++) {
         size_t first = lowering->program->op_count;
 
         if (!lower_is_delivered(lowering, layer, d))
@@ -235,32 +268,64 @@ static void send_rows(struct lowering *lowering, uint32_t layer)
                 store_rows(lowering, layer, d, *part);
 }
 
-/* The host thread puts the rows of all devices into its cache. */
-static void put_rows(struct lowering *lowering, uint32_t layer)
+/* Bytes that the host reads and writes for the rows of a layer. */
+static double stored_bytes(const struct lowering *lowering, uint32_t layer)
 {
-    double stored = 0;
+    double row = 0;
 
     for (uint32_t d = 0; d < lowering->placement->device_count; d++)
         if (lower_is_delivered(lowering, layer, d))
-            stored += 2 * (cache_row(lowering, layer, d, 'k').bytes +
-                           cache_row(lowering, layer, d, 'v').bytes);
-    store_ops(lowering, layer);
-    lower_host(lowering, TASK_KV_STORE, (int)layer, stored * lowering->step.tokens, 0);
+            row += 2 * (cache_row(lowering, layer, d, 'k').bytes +
+                        cache_row(lowering, layer, d, 'v').bytes);
+    return row * lowering->step.tokens;
 }
 
-/* The rows that have been sent: the host thread waits until they are there. */
-void lower_store_rows(struct lowering *lowering)
+/* The host thread puts the rows of all devices into its cache. */
+static void put_rows(struct lowering *lowering, uint32_t layer)
+{
+    store_ops(lowering, layer);
+    lower_host(lowering, TASK_KV_STORE, (int)layer, stored_bytes(lowering, layer), 0);
+}
+
+/* The task appended last waits until the rows that have been sent are there. */
+static void await_sent(struct lowering *lowering)
 {
     struct lower_rows *rows = &lowering->rows;
 
-    if (rows->layer < 0)
-        return;
-    put_rows(lowering, (uint32_t)rows->layer);
     for (uint32_t d = 0; d < lowering->placement->device_count; d++)
         if (rows->sent[d] != LOWER_NO_TASK)
             lower_depend(lowering, rows->sent[d]);
     rows->layer = -1;
     rows->leaving = 0;
+}
+
+void lower_store_rows(struct lowering *lowering)
+{
+    if (lowering->rows.layer < 0)
+        return;
+    put_rows(lowering, (uint32_t)lowering->rows.layer);
+    await_sent(lowering);
+}
+
+/* Copies to the host follow each other on a device's queue, so the last one's end is that of all.
+ */
+void lower_store_last_rows(struct lowering *lowering)
+{
+    double bytes = 0;
+
+    if (lowering->rows.layer < 0 || !keeps_rows(lowering)) {
+        lower_store_rows(lowering);
+        return;
+    }
+    for (uint32_t layer = 0; layer < lowering->model->n_layer; layer++) {
+        double of_layer = stored_bytes(lowering, layer);
+
+        if (of_layer > 0)
+            store_ops(lowering, layer);
+        bytes += of_layer;
+    }
+    lower_host(lowering, TASK_KV_STORE, -1, bytes, 0);
+    await_sent(lowering);
 }
 
 /* The rows' place on device `d` is written anew. */
@@ -273,13 +338,14 @@ void lower_await_rows(struct lowering *lowering, uint32_t layer, uint32_t d)
 }
 
 /* Our runtime's visit. The window has left the host, or is about to, without this step's rows,
- * which the device stores into it itself; so the rows are on their way while the device attends,
- * and the host stores them when those of the next layer want their place in its memory. The
- * issuing thread is a layer ahead by then. */
+ * which the device stores into it itself; so the rows are on their way while the device attends.
+ * With many tokens the host stores them when those of the next layer want their place in its
+ * memory. The issuing thread is a layer ahead by then. */
 static void visit_without_waiting(struct lowering *lowering, uint32_t layer)
 {
-    lower_store_rows(lowering);
-    for (uint32_t d = 0; d < MACHINE_DEVICES_MAX; d++)
+    if (!keeps_rows(lowering))
+        lower_store_rows(lowering);
+    for (uint32_t d = 0; lowering->rows.layer < 0 && d < MACHINE_DEVICES_MAX; d++)
         lowering->rows.sent[d] = LOWER_NO_TASK;
     lowering->rows.layer = (int32_t)layer;
     send_rows(lowering, layer);

@@ -4,10 +4,6 @@
 
 #include "sim/lower_ops.h"
 
-/* Products of at most so many tokens wait for others of the same input in our runtime:
- * cuda/matmul_fast.h, MATMUL_FAST_DECODE_TOKENS. */
-enum { OWN_LAUNCH_TOKENS = 8 };
-
 static const struct model_tensor *find(const struct lowering *lowering, int layer,
                                        enum tensor_role role)
 {
@@ -43,7 +39,7 @@ static bool joins_product(const struct lowering *lowering, uint32_t d, enum op_v
 {
     const struct lower_activations *activations = &lowering->activations[d];
 
-    return task->kind == TASK_MATMUL && task->tokens <= OWN_LAUNCH_TOKENS &&
+    return task->kind == TASK_MATMUL && task->tokens <= LOWER_FEW_TOKENS &&
            activations->product != LOWER_NO_TASK &&
            activations->product + (size_t)1 == lowering->program->task_count &&
            activations->input == from &&
@@ -506,16 +502,14 @@ static void experts(struct lowering *lowering, uint32_t layer, uint32_t d)
     lower_expert_products(lowering, layer, d);
 }
 
-/* Weighted and added in f32 by llama.cpp; our products have weighted fixed-point sums, which one
- * kernel adds. */
+/* Weighted and added in f32 by llama.cpp; our products have weighted fixed-point sums, which their
+ * own task adds. */
 static void sum_experts(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
     double values = (double)lowering->model->n_embd * lowering->step.tokens;
     uint32_t used = lowering->model->layers[layer].n_expert_used;
 
-    if (lowering->own)
-        elementwise(lowering, d, (int)layer, TASK_ADD, 8.0 * values * (used + 1), 1);
-    else
+    if (!lowering->own)
         elementwise(lowering, d, (int)layer, TASK_ADD, 4.0 * values * (2 * used + 1), 2);
 }
 

@@ -8,6 +8,11 @@
  * host: GGML_OP_OFFLOAD_MIN_BATCH. The meta device of a tensor split cannot. */
 enum { LOWER_OFFLOAD_TOKENS = 32 };
 
+/* Up to so many tokens products wait in our runtime for others of the same input
+ * (cuda/matmul_fast.h, MATMUL_FAST_DECODE_TOKENS), and the host stores new rows of a cache at the
+ * end of the step. */
+enum { LOWER_FEW_TOKENS = 8 };
+
 #define LOWER_NO_TASK UINT32_MAX
 
 /* Part of a block whose result has not been added to the residual stream yet. */
@@ -26,7 +31,7 @@ struct lower_ring {
 
 /* New rows of a layer on their way into the host's cache. */
 struct lower_rows {
-    int32_t layer;                      /* -1: none are under way */
+    int32_t layer;                      /* -1: none are under way, or all of the step */
     uint32_t sent[MACHINE_DEVICES_MAX]; /* last copy from each device; LOWER_NO_TASK: none */
     uint32_t leaving; /* bit d: nothing has waited yet until device d's rows have left it */
 };
@@ -146,7 +151,10 @@ bool lower_attends_on_host(const struct lowering *lowering, uint32_t layer, uint
 bool lower_add_window(struct lowering *lowering, uint32_t layer, uint32_t d, char part,
                       uint32_t place, uint32_t *index);
 void lower_add_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool to_device);
+/* The host stores the rows of a layer that have been sent; at the end of a step all that are left.
+ */
 void lower_store_rows(struct lowering *lowering);
+void lower_store_last_rows(struct lowering *lowering);
 void lower_await_rows(struct lowering *lowering, uint32_t layer, uint32_t d);
 bool lower_visits_host_cache(const struct lowering *lowering, uint32_t layer);
 void lower_visit_host_cache(struct lowering *lowering, uint32_t layer);

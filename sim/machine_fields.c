@@ -155,6 +155,12 @@ static const struct machine_field table_rows[] = {
      0, US_MAX, false, 1e-6, offsetof(struct kernel_table, pace_inside_s)},
     {NULL, "pace_behind_us", TIME, "us", "behind a kernel of a device that is slowed",
      0, US_MAX, false, 1e-6, offsetof(struct kernel_table, pace_behind_s)},
+    {NULL, "ahead_lag_us", TIME, "us", "before weights come beside other kernels",
+     0, US_MAX, false, 1e-6, offsetof(struct kernel_table, ahead_lag_s)},
+    {NULL, "attention_alone", RATIO, "share", "of attention's time, in which no weights come beside",
+     0, 1, false, 1, offsetof(struct kernel_table, attention_alone)},
+    {NULL, "delta_net_alone", RATIO, "share", "of a delta net's time, likewise",
+     0, 1, false, 1, offsetof(struct kernel_table, delta_net_alone)},
 };
 
 static const struct machine_field product_rows[] = {
@@ -164,6 +170,8 @@ static const struct machine_field product_rows[] = {
      KERNEL_GBS_MIN, GBS_MAX, false, 1, offsetof(struct kernel_product, gbs)},
     {NULL, "ahead_mib", "a size in MiB", "MiB", "of its weights that are loaded beside kernels before",
      0, MIB_MAX, false, MIB_BYTES, offsetof(struct kernel_product, ahead_bytes)},
+    {NULL, "held_gbs", BANDWIDTH, "GB/s", "at which it computes with weights that are there; 0: no bound",
+     0, GBS_MAX, false, 1, offsetof(struct kernel_product, held_gbs)},
 };
 
 static const struct machine_field attention_rows[] = {

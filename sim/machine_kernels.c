@@ -10,7 +10,7 @@
 
 /* Beyond any step, window and payload. */
 enum { TOKENS_MAX = 1 << 20 };
-enum { PRODUCT_OPTIONAL = 1 << 2, TABLE_OPTIONAL = 7 }; /* ahead_mib; all */
+enum { PRODUCT_OPTIONAL = 3 << 2, TABLE_OPTIONAL = 63 }; /* ahead_mib, held_gbs; all */
 static const int64_t cells_max = INT64_C(1) << 32, bytes_max = INT64_C(1) << 40;
 
 /* ---- keeping ---- */
@@ -90,8 +90,9 @@ static bool is_product(enum task_kind kind)
 
 static bool is_other(enum task_kind kind)
 {
-    return program_task_class(kind) == TASK_CLASS_KERNEL && !is_product(kind) &&
-           kind != TASK_ATTENTION;
+    return (program_task_class(kind) == TASK_CLASS_KERNEL && !is_product(kind) &&
+            kind != TASK_ATTENTION) ||
+           kind == TASK_EMBED || kind == TASK_KV_STORE;
 }
 
 static int read_kind(const struct json_cursor *row, bool (*accepted)(enum task_kind),

@@ -77,6 +77,8 @@ enum op_kind {
     V(EMBEDDED, "embedded", false) /* (T, n_embd): a drafter's token embeddings */             \
     V(HIDDEN, "hidden", false)     /* (T, n_embd): the target's hidden rows */                 \
     V(PAIR, "pair", false)         /* (T, 2 n_embd): a drafter's two normed inputs */          \
+    V(ROWS_K, "rows-k", true)      /* (T, kv heads of all devices, head_dim_k): on the host */   \
+    V(ROWS_V, "rows-v", true)                                                                  \
     V(CACHE_K, "cache-k", true)    /* (streams, cells, kv heads, head_dim_k) cache type */     \
     V(CACHE_V, "cache-v", true)                                                                \
     V(STATE, "state", true)        /* (slots, planes, v heads, dim, dim) f32 */                \

@@ -226,6 +226,19 @@ static double begin_s(const struct timing *timing)
     return sum_s;
 }
 
+/* A task of the host thread itself: by the first table that knows its kind. */
+static double host_s(const struct timing *timing, const struct program_task *task, double bytes)
+{
+    for (uint32_t d = 0; d < timing->placement->device_count; d++) {
+        double time_s =
+            timing->tables[d] != NULL ? kernel_table_host_s(timing->tables[d], task, bytes) : -1;
+
+        if (time_s >= 0)
+            return time_s;
+    }
+    return bytes / (timing->placement->machine->host.thread_gbs * 1e9);
+}
+
 /* What the host thread pays to issue a task. */
 static double issue_s(const struct timing *timing, const struct program_task *task, double cells)
 {
@@ -251,9 +264,10 @@ static double issue_s(const struct timing *timing, const struct program_task *ta
         return fmax(bytes / (host->memory_gbs * 1e9),
                     cells * task->flops_per_cell / (threads * host->thread_flops));
     case TASK_EMBED:
-        return begin_s(timing) + bytes / (host->thread_gbs * 1e9);
-    case TASK_MASK:
+        return begin_s(timing) + host_s(timing, task, bytes);
     case TASK_KV_STORE:
+        return host_s(timing, task, bytes);
+    case TASK_MASK:
     case TASK_HOST_STATE:
         return bytes / (host->thread_gbs * 1e9);
     default:
@@ -294,7 +308,7 @@ static double kernel_s(const struct timing *timing, const struct program_task *t
     if (time_s >= 0)
         return time_s;
     time_s = cost_kernel_s(timing->placement->machine, device, task, cells);
-    kernel_gap_pass(&gaps[d], time_s);
+    kernel_gap_pass(&gaps[d], time_s, 0);
     return slowed ? time_s * device->slowdown : time_s;
 }
 
@@ -366,7 +380,7 @@ static void time_task(const struct timing *timing, const struct program_task *ta
     case TASK_CLASS_COLLECTIVE:
         time_collective(timing, task, engine_task);
         for (uint32_t d = 0; d < placement->device_count; d++)
-            kernel_gap_pass(&gaps[d], engine_task->work_s);
+            kernel_gap_pass(&gaps[d], engine_task->work_s, 0);
         break;
     default:
         engine_task->work_s = 0;

@@ -19,7 +19,7 @@ static struct kernel_table table;
 static void add_product(enum task_kind kind, enum tensor_type type, uint32_t tokens,
                         double launch_s, double gbs)
 {
-    const struct kernel_product row = {kind, type, tokens, launch_s, gbs, 0};
+    const struct kernel_product row = {kind, type, tokens, launch_s, gbs, 0, 0};
 
     ck_assert_int_eq(kernel_table_add_product(&table, row, NULL), 0);
 }
@@ -231,7 +231,7 @@ END_TEST
 /* Products of one token that load 10 MB ahead at 400 GB/s, 25 us of it. */
 static void load_ahead(void)
 {
-    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 2e-6, 400, 10e6};
+    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 2e-6, 400, 10e6, 0};
 
     ck_assert_int_eq(kernel_table_add_product(&table, row, NULL), 0);
 }
@@ -251,10 +251,10 @@ START_TEST(weights_come_while_other_kernels_run)
     load_ahead();
     ck_near(time_behind(&gap, 1), full_s); /* behind nothing */
     ck_near(time_behind(&gap, 1), full_s); /* behind a product */
-    kernel_gap_pass(&gap, 5e-6);
-    kernel_gap_pass(&gap, 6e-6);
+    kernel_gap_pass(&gap, 5e-6, 0);
+    kernel_gap_pass(&gap, 6e-6, 0);
     ck_near(time_behind(&gap, 1), full_s - 11e-6);
-    kernel_gap_pass(&gap, 400e-6); /* more than there is room for */
+    kernel_gap_pass(&gap, 400e-6, 0); /* more than there is room for */
     ck_near(time_behind(&gap, 1), full_s - 25e-6);
     ck_near(time_of(product(1, 1), 0), full_s); /* where kernels do not overlap */
 }
@@ -267,7 +267,7 @@ START_TEST(a_product_takes_its_launch_at_least)
 
     load_ahead();
     task.rows = 1024; /* 4.5 MB */
-    kernel_gap_pass(&gap, 20e-6);
+    kernel_gap_pass(&gap, 20e-6, 0);
     ck_near(kernel_table_s(&table, &task, 0, &gap), 2e-6);
     task.kernels = 0; /* one of its launch has the 8.9 us that are left */
     task.rows = 4096;
