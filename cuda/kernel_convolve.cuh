@@ -11,8 +11,8 @@ extern "C" {
 
 enum { CONVOLVE_TAPS_MAX = 8 };
 
-/* As the reference's, for `size` values `step` apart of each plane; the loads of AT_ONCE of them are
- * under way together. */
+/* As the reference's, for `size` values `step` apart of each plane; the loads of AT_ONCE of them
+ * are under way together. */
 template <int AT_ONCE>
 __device__ __forceinline__ void age_planes(float *state, uint32_t planes, uint32_t undone,
                                            uint32_t added, uint32_t size, uint64_t step,
@@ -72,6 +72,22 @@ __device__ __forceinline__ float convolve_before(uint32_t taps, const float (&we
         if (EXACT || (uint32_t)age < taps)
             sum = fmaf(weight[age], history[age], sum);
     return sum;
+}
+
+/* The state behind a token that is its sequence's only one in the step: plane 0 is the inputs that
+ * `history` has from before it, and its own. */
+template <int TAPS>
+__device__ __forceinline__ void
+convolve_keep(const struct convolve &c, const struct program_token &token,
+              const float (&history)[TAPS], float input, float *state)
+{
+    const uint64_t kept = (uint64_t)(c.taps - 1) * c.channels;
+
+    age_planes<TAPS - 1>(state, c.planes, token.undone, 1, c.taps - 1, c.channels, kept);
+#pragma unroll
+    for (uint32_t age = 0; age + 1 < TAPS; age++)
+        if (age + 1 < c.taps)
+            state[(c.taps - 2 - age) * c.channels] = age == 0 ? input : history[age];
 }
 
 /* The result, with the last input. */

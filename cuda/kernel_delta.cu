@@ -271,6 +271,12 @@ __device__ __forceinline__ void unit(const float *x, float eps, float factor, fl
     delta_unit<DIM>(value, eps, factor, y);
 }
 
+/* Those of a token's head, which the layer has at `at`. */
+__device__ __forceinline__ float2 gates_of(const struct delta &d, uint64_t gate, uint64_t at)
+{
+    return delta_gates(d.beta[gate], d.alpha[gate], d.dt[at], d.a[at]);
+}
+
 /* What is made once of a step's tokens: q and k (tokens, k_heads, 2, dim), gates (tokens,
  * v_heads). */
 struct prepared {
@@ -293,8 +299,7 @@ __global__ void __launch_bounds__(PREPARE_THREADS)
         unit<DIM>(mix + i * DIM, d.eps, i < d.k_heads ? arith_rsqrt((float)DIM) : 1.0f,
                   units + (i % d.k_heads * 2 + i / d.k_heads) * DIM);
     for (uint32_t h = threadIdx.x; h < d.v_heads; h += PREPARE_THREADS)
-        prepared.gates[t * d.v_heads + h] = delta_gates_of(
-            d, t * d.v_heads + h, d.dt[delta_gate_at(heads, h)], d.a[delta_gate_at(heads, h)]);
+        prepared.gates[t * d.v_heads + h] = gates_of(d, t * d.v_heads + h, delta_gate_at(heads, h));
 }
 
 /* Which rows of which heads a block has: `HEADS` heads of one k head. */
@@ -379,8 +384,7 @@ __device__ __forceinline__ void fill_made(const struct delta &d, const struct bl
         const uint32_t h = block.head + i % HEADS * d.k_heads;
 
         *(float2 *)(to + i / HEADS * slots::SIZE + slots::GATES + i % HEADS * 2) =
-            delta_gates_of(d, (uint64_t)list[i / HEADS] * d.v_heads + h,
-                           d.dt[delta_gate_at(heads, h)], d.a[delta_gate_at(heads, h)]);
+            gates_of(d, (uint64_t)list[i / HEADS] * d.v_heads + h, delta_gate_at(heads, h));
     }
 }
 

@@ -58,12 +58,10 @@ __device__ __forceinline__ void delta_unit(const float (&value)[DIM / DELTA_WARP
         y[delta_place_of(i * DELTA_WARP + lane)] = value[i] * scale * factor;
 }
 
-/* beta and decay of a head. */
-__device__ __forceinline__ float2 delta_gates_of(const struct delta &d, uint64_t gate, float dt,
-                                                 float a)
+/* beta and decay of a head, from what they are before activation. */
+__device__ __forceinline__ float2 delta_gates(float beta, float alpha, float dt, float a)
 {
-    return make_float2(arith_sigmoid(d.beta[gate]),
-                       arith_exp(a * arith_softplus(d.alpha[gate] + dt)));
+    return make_float2(arith_sigmoid(beta), arith_exp(a * arith_softplus(alpha + dt)));
 }
 
 __device__ __forceinline__ uint64_t delta_gate_at(const struct cuda_delta_heads &heads, uint32_t h)
