@@ -1,6 +1,7 @@
-/* Operations that follow each other in a task and are one kernel: the end of a part with the norm
- * behind it, and what heads go through between their products and attention. Values that only
- * pass between them (OP_VALUE_RESULT) are not written. */
+/* Operations that follow each other in a task and share kernels: the end of a part with the norm
+ * behind it, what heads go through between their products and attention, and a gated delta net of
+ * one token a sequence. Values that only pass between them (OP_VALUE_RESULT, a convolved
+ * OP_VALUE_MIX) are not written. */
 #include "cuda/cuda_private.h"
 
 /* ---- finish, join, norm ---- */
@@ -190,13 +191,19 @@ int cuda_fuse(struct cuda_executor *executor, const struct program_op *op, uint3
               cudaStream_t stream, uint32_t *taken, struct error *err)
 {
     bool is_the_end = is_end(executor->program, op, left);
+    bool is_step = cuda_is_delta_step(executor, op, left), fits = false;
     struct head_ops ops;
 
-    *taken = is_the_end ? 3 : find_head_ops(op, left, &ops);
+    *taken = is_the_end ? 3 : is_step ? CUDA_DELTA_STEP_OPS : find_head_ops(op, left, &ops);
     if (*taken == 0)
         return 0;
     if (cuda_flush_products(executor, op->out.space, err) != 0)
         return -1;
     executor->quantised[op->out.space].x = nullptr;
-    return is_the_end ? end(executor, op, stream, err) : run_heads(executor, &ops, stream, err);
+    if (!is_step)
+        return is_the_end ? end(executor, op, stream, err) : run_heads(executor, &ops, stream, err);
+    if (cuda_delta_step_ops(executor, op, stream, &fits, err) != 0)
+        return -1;
+    *taken = fits ? *taken : 0;
+    return 0;
 }

@@ -1,8 +1,8 @@
 /* Runs of tasks that no host work interrupts, replayed as one graph. A run is executed task by task
  * the first times, which makes its buffers; captured the third time; and launched from then on,
  * as long as nothing that a launch depends on has changed: operations, windows, chunks of
- * attention, and where buffers lie. What differs from step to step lies in device memory, or in
- * pinned memory of the host that is copied in the run. */
+ * attention, whether sequences have one token each, and where buffers lie. What differs from step
+ * to step lies in device memory, or in pinned memory of the host that is copied in the run. */
 #include "cuda/cuda_private.h"
 #include "cuda/launch.cuh"
 
@@ -172,7 +172,8 @@ static uint64_t hash_of(struct cuda_executor *executor, size_t first, size_t end
                         cuda_allocations(),
                         memory_growths(interpreter_memory(executor->host)),
                         cuda_attend_chunks_of(executor, false),
-                        cuda_attend_chunks_of(executor, true)};
+                        cuda_attend_chunks_of(executor, true),
+                        cuda_has_one_each(executor)};
     uint64_t hash = XXH64(facts, sizeof facts, 0);
 
     hash = XXH64(program->ops + op_first,

@@ -1,4 +1,4 @@
-/* Operations of devices, but for products: operands and kernels. */
+/* Operations of devices, but for products and gated delta nets: operands and kernels. */
 #include "cuda/cuda_private.h"
 
 #include <stdlib.h>
@@ -83,26 +83,6 @@ static int scale(struct cuda_executor *executor, const struct program_op *op, cu
         return -1;
     return cuda_scale(x, factors, op->kind == OP_SCALE ? 0 : n, arith_rsqrt((float)n), rows * n, y,
                       stream, err);
-}
-
-static int norm_gate(struct cuda_executor *executor, const struct program_op *op,
-                     cudaStream_t stream, struct error *err)
-{
-    uint64_t rows = (uint64_t)layout_rows(executor->program, op) * op->heads,
-             n = rows * op->columns;
-    const float *x = cuda_in(executor, op, op->a, n, err);
-    const float *gate = cuda_in(executor, op, op->b, n, err);
-    float *y = cuda_out(executor, op, op->out, n, err);
-    const float *weight = cuda_f32_tensor(executor, op, op->tensor, err);
-    struct activations quantised = {};
-
-    if (x == nullptr || gate == nullptr || y == nullptr || weight == nullptr)
-        return -1;
-    if (op->columns % ARITH_BLOCK == 0 &&
-        cuda_activations_ahead(executor, op, y, op->heads * op->columns, &quantised, err) != 0)
-        return -1;
-    return cuda_norm_gate(x, weight, gate, executor->numbers->norm_eps, rows, op->columns, y,
-                          &quantised, stream, err);
 }
 
 static int split_gate(struct cuda_executor *executor, const struct program_op *op,
@@ -380,70 +360,6 @@ static int attend_op(struct cuda_executor *executor, const struct program_op *op
     return cuda_attend(&attend, chunks, scratch, y, &quantised, stream, err);
 }
 
-/* ---- recurrent layers ---- */
-
-static int convolve_op(struct cuda_executor *executor, const struct program_op *op,
-                       cudaStream_t stream, struct error *err)
-{
-    const struct model_layer *l = &executor->model->layers[op->layer];
-    uint64_t rows = layout_state_rows(executor->model, &executor->room, OP_VALUE_CONV, op->layer);
-    struct convolve convolve = {};
-    float *x;
-
-    convolve.tokens = cuda_tokens_of(executor, op, err);
-    convolve.token_count = executor->program->tokens;
-    convolve.channels = op->columns;
-    convolve.taps = l->gdn_conv_kernel;
-    convolve.weight = cuda_role_tensor(executor, op, TENSOR_ROLE_SSM_CONV1D, err);
-    convolve.segment_channels = (uint64_t)l->gdn_k_heads * l->gdn_state_dim;
-    convolve.first = op->slice.first;
-    convolve.count = op->slice.count;
-    convolve.planes = executor->room.planes;
-    x = cuda_in(executor, op, op->a, convolve.token_count * op->columns, err);
-    convolve.state = cuda_out(executor, op, op->b, rows * op->columns, err);
-    if (convolve.tokens == nullptr || convolve.weight == nullptr || x == nullptr ||
-        convolve.state == nullptr)
-        return -1;
-    return cuda_convolve(&convolve, executor->room.sequences, x, stream, err);
-}
-
-static int delta_op(struct cuda_executor *executor, const struct program_op *op,
-                    cudaStream_t stream, struct error *err)
-{
-    const struct model_layer *l = &executor->model->layers[op->layer];
-    uint64_t tokens = executor->program->tokens, n = op->columns;
-    uint64_t values =
-        layout_state_rows(executor->model, &executor->room, OP_VALUE_STATE, op->layer) * op->heads *
-        n * n;
-    struct cuda_delta_heads heads = {l->gdn_k_heads, op->slice.first, op->slice.count};
-    struct delta delta = {};
-    void *scratch;
-    float *y;
-
-    delta.dt = cuda_role_tensor(executor, op, TENSOR_ROLE_SSM_DT, err);
-    delta.a = cuda_role_tensor(executor, op, TENSOR_ROLE_SSM_A, err);
-    delta.mix = cuda_in(executor, op, op->a, tokens * (2 * op->kv_heads + op->heads) * n, err);
-    delta.beta = cuda_in(executor, op, op->b, tokens * op->heads, err);
-    delta.alpha = cuda_in(executor, op, op->c, tokens * op->heads, err);
-    delta.tokens = cuda_tokens_of(executor, op, err);
-    delta.token_count = (uint32_t)tokens;
-    delta.k_heads = op->kv_heads;
-    delta.v_heads = op->heads;
-    delta.dim = (uint32_t)n;
-    delta.eps = executor->numbers->norm_eps;
-    delta.planes = executor->room.planes;
-    delta.state = cuda_out(executor, op, op->out2, values, err);
-    y = cuda_out(executor, op, op->out, tokens * op->heads * n, err);
-    if (delta.dt == nullptr || delta.a == nullptr || delta.mix == nullptr ||
-        delta.beta == nullptr || delta.alpha == nullptr || delta.tokens == nullptr ||
-        delta.state == nullptr || y == nullptr)
-        return -1;
-    scratch = cuda_scratch_of(executor, op->out.space, cuda_delta_scratch(&delta), err);
-    if (scratch == nullptr)
-        return -1;
-    return cuda_delta(&delta, heads, executor->room.sequences, scratch, y, stream, err);
-}
-
 /* ---- staged weights ---- */
 
 static bool multiplies(const struct program_op *op)
@@ -514,11 +430,11 @@ int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cud
     case OP_ATTEND:
         return attend_op(executor, op, stream, err);
     case OP_CONVOLVE:
-        return convolve_op(executor, op, stream, err);
+        return cuda_convolve_op(executor, op, stream, err);
     case OP_DELTA:
-        return delta_op(executor, op, stream, err);
+        return cuda_delta_op(executor, op, stream, err);
     case OP_NORM_GATE:
-        return norm_gate(executor, op, stream, err);
+        return cuda_norm_gate_op(executor, op, stream, err);
     case OP_ROUTE:
         return cuda_route_op(executor, op, stream, err);
     case OP_EXPERTS:

@@ -197,10 +197,37 @@ int cuda_activations_ahead(struct cuda_executor *executor, const struct program_
                            const float *x, uint64_t columns, struct activations *to,
                            struct error *err);
 
+/* ---- cuda_delta.cu ---- */
+
+int cuda_convolve_op(struct cuda_executor *executor, const struct program_op *op,
+                     cudaStream_t stream, struct error *err);
+int cuda_delta_op(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
+                  struct error *err);
+int cuda_norm_gate_op(struct cuda_executor *executor, const struct program_op *op,
+                      cudaStream_t stream, struct error *err);
+
+enum { CUDA_DELTA_STEP_OPS = 3 }; /* CONVOLVE, DELTA, NORM_GATE */
+
+/** Whether no sequence has more than one of the step's tokens, which are few. */
+bool cuda_has_one_each(struct cuda_executor *executor);
+
+/** Whether `op` and those behind it, of `left`, are a delta net's of such a step. */
+bool cuda_is_delta_step(struct cuda_executor *executor, const struct program_op *op, uint32_t left);
+
+/**
+ * Launches these as two kernels; the convolved mix is not written.
+ *
+ * @param fits false: the kernels do not have this shape, nothing was launched
+ * @return 0, or -1 with `err` set
+ */
+int cuda_delta_step_ops(struct cuda_executor *executor, const struct program_op *op,
+                        cudaStream_t stream, bool *fits, struct error *err);
+
 /* ---- cuda_fuse.cu ---- */
 
 /**
- * Launches `op` and some of the `left` - 1 operations behind it as one kernel, where it knows one.
+ * Launches `op` and some of the `left` - 1 operations behind it as fewer kernels than operations,
+ * where it knows how.
  *
  * @param taken how many; 0: none, nothing was launched
  * @return 0, or -1 with `err` set

@@ -5,6 +5,8 @@
  * tokens, and a state that lies elsewhere, and no launch overlaps a copy; else only the same
  * operation of an earlier step wrote the state, and each step ends before the next begins. */
 #include "cuda/cuda_check.h"
+#include "cuda/kernel_convolve.cuh"
+#include "cuda/kernel_delta.cuh"
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
 
@@ -12,7 +14,7 @@ extern "C" {
 #include "ref/arith.h"
 }
 
-enum { WARP = 32, ALL = -1 };
+enum { WARP = DELTA_WARP, ALL = -1 };
 
 /* The next tokens of a sequence, `most` at most, from *next on; a warp calls it.
  * @return how many it wrote to `list` */
@@ -69,24 +71,10 @@ template <int GROUPS> __device__ __forceinline__ void copies_wait(void)
 #endif
 }
 
-/* As the reference's, for `size` values `step` apart of each plane. */
-__device__ static void age_planes(float *state, uint32_t planes, uint32_t undone, uint32_t added,
-                                  uint32_t size, uint64_t step, uint64_t stride)
-{
-    for (uint32_t i = added; i < planes; i++) {
-        uint32_t to = undone < added ? planes - 1 - (i - added) : i;
-        uint32_t from = undone + to - added;
-
-        if (from < planes && from != to)
-            for (uint32_t j = 0; j < size; j++)
-                state[to * stride + j * step] = state[from * stride + j * step];
-    }
-}
-
 /* ---- convolution ---- */
 
 enum {
-    TAPS_MAX = 8,
+    TAPS_MAX = CONVOLVE_TAPS_MAX,
     CONVOLVE_WARPS = 8,
     CONVOLVE_BATCH = 8, /* tokens that a warp loads ahead */
 };
@@ -149,20 +137,6 @@ __device__ static void load_halo(const struct convolve &c, const float *x, uint3
         }
 }
 
-/* One more input, and its result. history[0] is the input, older ones behind it. */
-template <int TAPS, bool EXACT>
-__device__ __forceinline__ float convolve_token(uint32_t taps, const float (&weight)[TAPS],
-                                                const float (&history)[TAPS])
-{
-    float sum = 0.0f;
-
-#pragma unroll
-    for (int age = TAPS; age-- > 0;)
-        if (EXACT || (uint32_t)age < taps)
-            sum = fmaf(weight[age], history[age], sum);
-    return arith_silu(sum);
-}
-
 /* Grid: (channels / WARP, sequences). A lane has a channel, a warp a part of the tokens. */
 template <int TAPS, bool EXACT>
 __global__ void __launch_bounds__(CONVOLVE_WARPS *WARP)
@@ -178,7 +152,7 @@ __global__ void __launch_bounds__(CONVOLVE_WARPS *WARP)
     float *input = &inputs[threadIdx.x / WARP][0][threadIdx.x % WARP];
     uint32_t next = part.begin, left = part.all - part.before;
     float history[TAPS] = {}, weight[TAPS] = {};
-    float *state = c.state + blockIdx.y * (uint64_t)c.planes * kept + channel;
+    float *state = convolve_state(c, blockIdx.y, channel);
     struct program_token first = {};
 
     if (part.all > 0)
@@ -206,7 +180,7 @@ __global__ void __launch_bounds__(CONVOLVE_WARPS *WARP)
     __syncthreads(); /* before inputs become results, and planes other ones */
     if (part.all < c.planes) {
         if (some && threadIdx.x < WARP)
-            age_planes(state, c.planes, first.undone, part.all, c.taps - 1, c.channels, kept);
+            age_planes<1>(state, c.planes, first.undone, part.all, c.taps - 1, c.channels, kept);
         __syncthreads();
     }
 
@@ -233,7 +207,8 @@ __global__ void __launch_bounds__(CONVOLVE_WARPS *WARP)
             for (int age = TAPS - 1; age > 0; age--)
                 history[age] = history[age - 1];
             history[0] = input[i * WARP];
-            x[list[i] * c.channels] = convolve_token<TAPS, EXACT>(c.taps, weight, history);
+            x[list[i] * c.channels] = convolve_input(
+                convolve_before<TAPS, EXACT>(c.taps, weight, history), weight[0], history[0]);
             left--;
             if (left < c.planes)
 #pragma unroll
@@ -270,69 +245,36 @@ int cuda_convolve(const struct convolve *convolve, uint32_t sequences, float *x,
 /* A step of few tokens takes one kernel, in which each block makes what it needs of q, k and the
  * gates; one of more has them made once, by a kernel before, in the shape that slots have. */
 enum {
-    LANES = 8, /* of arith_dot8(): neighbouring threads, every eighth value of a row each */
-    THREADS = 128,
-    ROWS = THREADS / LANES,
+    LANES = DELTA_LANES,
+    THREADS = DELTA_THREADS,
+    ROWS = DELTA_ROWS,
     FEW = 8,
     TILES = 3, /* of a ring */
     PREPARE_THREADS = 256,
 };
 
-/* What the step of a token takes, in shared memory: q and k of unit length, the rows' values of
- * each head, then of each head beta and decay. Tiles of tokens follow each other in a ring. */
-template <int DIM, int HEADS> struct slots {
+/* Tiles of tokens follow each other in a ring. */
+template <int DIM, int HEADS> struct slots : delta_slots<DIM, HEADS> {
     static constexpr int TILE = DIM > 128 ? 4 : 8;
     static constexpr int COUNT = TILE * TILES; /* of a ring; FEW tokens take as many */
-    static constexpr int K = DIM, VALUES = 2 * DIM, GATES = VALUES + HEADS * ROWS;
-    static constexpr int SIZE = GATES + (2 * HEADS + 3) / 4 * 4;
 };
 
-/* Where value i of q or k lies: of each 32 values, the 4 of a lane together. */
-__device__ __forceinline__ uint32_t place_of(uint32_t i)
-{
-    return i / 32 * 32 + i % LANES * 4 + i % 32 / LANES;
-}
-
-/* A warp: x of unit length, times a factor. The lanes of arith_sum_squares() that a row does not
- * reach are zero, so its tree begins where the row ends. */
+/* A warp: delta_unit() of a row of the mix. */
 template <int DIM>
 __device__ __forceinline__ void unit(const float *x, float eps, float factor, float *y)
 {
-    constexpr int EACH = DIM / WARP;
-    const uint32_t lane = threadIdx.x % WARP;
-    float value[EACH], sum[EACH];
+    float value[DIM / WARP];
 
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
-        value[i] = x[i * WARP + lane];
-        sum[i] = fmaf(value[i], value[i], 0.0f);
-    }
-#pragma unroll
-    for (int s = EACH / 2; s > 0; s /= 2)
-#pragma unroll
-        for (int i = 0; i < s; i++)
-            sum[i] += sum[i + s];
-#pragma unroll
-    for (int s = WARP / 2; s > 0; s /= 2)
-        sum[0] += __shfl_xor_sync((unsigned)ALL, sum[0], s);
-
-    const float scale = arith_rsqrt(arith_canonical(sum[0]) + eps);
-
-#pragma unroll
-    for (int i = 0; i < EACH; i++)
-        y[place_of(i * WARP + lane)] = value[i] * scale * factor;
+    for (int i = 0; i < DIM / WARP; i++)
+        value[i] = x[i * WARP + threadIdx.x % WARP];
+    delta_unit<DIM>(value, eps, factor, y);
 }
 
-/* beta and decay of a head. */
-__device__ __forceinline__ float2 gates_of(const struct delta &d, uint64_t gate, float dt, float a)
+/* Those of a token's head, which the layer has at `at`. */
+__device__ __forceinline__ float2 gates_of(const struct delta &d, uint64_t gate, uint64_t at)
 {
-    return make_float2(arith_sigmoid(d.beta[gate]),
-                       arith_exp(a * arith_softplus(d.alpha[gate] + dt)));
-}
-
-__device__ __forceinline__ uint64_t gate_at(const struct cuda_delta_heads &heads, uint32_t h)
-{
-    return h / heads.count * heads.total + heads.first + h % heads.count;
+    return delta_gates(d.beta[gate], d.alpha[gate], d.dt[at], d.a[at]);
 }
 
 /* What is made once of a step's tokens: q and k (tokens, k_heads, 2, dim), gates (tokens,
@@ -357,8 +299,7 @@ __global__ void __launch_bounds__(PREPARE_THREADS)
         unit<DIM>(mix + i * DIM, d.eps, i < d.k_heads ? arith_rsqrt((float)DIM) : 1.0f,
                   units + (i % d.k_heads * 2 + i / d.k_heads) * DIM);
     for (uint32_t h = threadIdx.x; h < d.v_heads; h += PREPARE_THREADS)
-        prepared.gates[t * d.v_heads + h] =
-            gates_of(d, t * d.v_heads + h, d.dt[gate_at(heads, h)], d.a[gate_at(heads, h)]);
+        prepared.gates[t * d.v_heads + h] = gates_of(d, t * d.v_heads + h, delta_gate_at(heads, h));
 }
 
 /* Which rows of which heads a block has: `HEADS` heads of one k head. */
@@ -443,8 +384,7 @@ __device__ __forceinline__ void fill_made(const struct delta &d, const struct bl
         const uint32_t h = block.head + i % HEADS * d.k_heads;
 
         *(float2 *)(to + i / HEADS * slots::SIZE + slots::GATES + i % HEADS * 2) =
-            gates_of(d, (uint64_t)list[i / HEADS] * d.v_heads + h, d.dt[gate_at(heads, h)],
-                     d.a[gate_at(heads, h)]);
+            gates_of(d, (uint64_t)list[i / HEADS] * d.v_heads + h, delta_gate_at(heads, h));
     }
 }
 
@@ -463,125 +403,6 @@ __device__ static uint32_t count_tokens(const struct delta &d, uint32_t sequence
         all += (uint32_t)__popc(hits);
     }
     return all;
-}
-
-/* The tree of arith_dot8() over 8 neighbouring threads; each gets the sum. */
-__device__ __forceinline__ float tree_of_8(float lane)
-{
-#pragma unroll
-    for (int s = LANES / 2; s > 0; s /= 2)
-        lane += __shfl_xor_sync((unsigned)ALL, lane, s);
-    return lane;
-}
-
-/* A lane's values of q or k. */
-template <int DIM>
-__device__ __forceinline__ void load_unit(const float *unit, float (&to)[DIM / 8])
-{
-#pragma unroll
-    for (int i = 0; i < DIM / 32; i++) {
-        const float4 four = *(const float4 *)(unit + i * 32 + threadIdx.x % LANES * 4);
-
-        to[4 * i] = four.x;
-        to[4 * i + 1] = four.y;
-        to[4 * i + 2] = four.z;
-        to[4 * i + 3] = four.w;
-    }
-}
-
-/* Rows of the state that a thread has, one of each head, and what its lane takes of a token.
- *
- * A NaN in a register may have any bits, as all that is computed from it is NaN again; it becomes
- * the canonical one where it is stored. */
-template <int DIM, int HEADS> struct rows {
-    static constexpr int EACH = DIM / LANES;
-    float s[HEADS][EACH];
-    float k[EACH], decay[HEADS];
-    float q[EACH], value[HEADS], beta[HEADS];
-    float dot[HEADS];
-};
-
-template <int DIM, int HEADS>
-__device__ __forceinline__ void load_key(struct rows<DIM, HEADS> &rows, const float *slot)
-{
-    using slots = slots<DIM, HEADS>;
-
-    load_unit<DIM>(slot + slots::K, rows.k);
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-        rows.decay[h] = slot[slots::GATES + 2 * h + 1];
-}
-
-template <int DIM, int HEADS>
-__device__ __forceinline__ void load_query(struct rows<DIM, HEADS> &rows, const float *slot)
-{
-    using slots = slots<DIM, HEADS>;
-
-    load_unit<DIM>(slot, rows.q);
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        rows.value[h] = slot[slots::VALUES + h * ROWS + threadIdx.x / LANES];
-        rows.beta[h] = slot[slots::GATES + 2 * h];
-    }
-}
-
-/* A token's decay and the products with its k, a lane's part. */
-template <int DIM, int HEADS>
-__device__ __forceinline__ void decay_rows(struct rows<DIM, HEADS> &rows)
-{
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-        rows.dot[h] = 0.0f;
-#pragma unroll
-    for (int i = 0; i < rows.EACH; i++)
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            rows.s[h][i] = rows.s[h][i] * rows.decay[h];
-            rows.dot[h] = fmaf(rows.s[h][i], rows.k[i], rows.dot[h]);
-        }
-}
-
-/* A token's change of the decayed rows. */
-template <int DIM, int HEADS>
-__device__ __forceinline__ void change_rows(struct rows<DIM, HEADS> &rows)
-{
-    float change[HEADS];
-
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-        change[h] = (rows.value[h] - rows.dot[h]) * rows.beta[h];
-#pragma unroll
-    for (int i = 0; i < rows.EACH; i++)
-#pragma unroll
-        for (int h = 0; h < HEADS; h++)
-            rows.s[h][i] = fmaf(rows.k[i], change[h], rows.s[h][i]);
-}
-
-/* A lane's part of the products with q. */
-template <int DIM, int HEADS>
-__device__ __forceinline__ void query_rows(const struct rows<DIM, HEADS> &rows,
-                                           float (&result)[HEADS])
-{
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-        result[h] = 0.0f;
-#pragma unroll
-    for (int i = 0; i < rows.EACH; i++)
-#pragma unroll
-        for (int h = 0; h < HEADS; h++)
-            result[h] = fmaf(rows.s[h][i], rows.q[i], result[h]);
-}
-
-/* The rows to a plane, those of heads `stride` apart. */
-template <int DIM, int HEADS>
-__device__ __forceinline__ void store_rows(const struct rows<DIM, HEADS> &rows, float *plane,
-                                           uint64_t stride)
-{
-#pragma unroll
-    for (int h = 0; h < HEADS; h++)
-#pragma unroll
-        for (int i = 0; i < rows.EACH; i++)
-            plane[h * stride + i * LANES] = arith_canonical(rows.s[h][i]);
 }
 
 /* Grid: (v_heads / HEADS, dim / ROWS, sequences). PREPARED: a kernel before has made what is in
@@ -608,7 +429,7 @@ __global__ void __launch_bounds__(PREPARED ? THREADS + WARP : THREADS, 1)
     float *results = out + (block.head + (uint64_t)lane * d.k_heads) * DIM + row;
     uint32_t *list = lists[PREPARED ? 0 : threadIdx.x / WARP];
     uint32_t first = 0, left = count_tokens(d, sequence, &first), next = 0;
-    struct rows<DIM, HEADS> rows;
+    struct delta_rows<DIM, HEADS> rows;
 
     if (left == 0) {
         launch_begin(stamp);
@@ -633,18 +454,18 @@ __global__ void __launch_bounds__(PREPARED ? THREADS + WARP : THREADS, 1)
         find_tokens(d.tokens, d.token_count, sequence, FEW, &next, list);
     launch_begin(stamp);
     for (int h = 0; h < HEADS && left < d.planes; h++)
-        age_planes(state + h * stride, d.planes, begin.undone, left, EACH, LANES, plane_size);
+        age_planes<EACH>(state + h * stride, d.planes, begin.undone, left, EACH, LANES, plane_size);
     if (!PREPARED)
         fill_made<DIM, HEADS>(d, block, heads, list, left, ring);
     for (uint32_t tile = 0; left > 0; tile++) {
         __syncthreads(); /* this tile and the next are there, the one before is done with */
         if (tile == 0) {
-            load_key<DIM, HEADS>(rows, ring);
-            load_query<DIM, HEADS>(rows, ring);
-            decay_rows<DIM, HEADS>(rows);
+            delta_load_key<DIM, HEADS>(rows, ring);
+            delta_load_query<DIM, HEADS>(rows, ring);
+            delta_decay<DIM, HEADS>(rows);
 #pragma unroll
             for (int h = 0; h < HEADS; h++)
-                rows.dot[h] = tree_of_8(rows.dot[h]);
+                rows.dot[h] = delta_tree(rows.dot[h]);
         }
 #pragma unroll 1
         for (uint32_t j = 0; j < slots::TILE && left > 0; j++) {
@@ -653,24 +474,24 @@ __global__ void __launch_bounds__(PREPARED ? THREADS + WARP : THREADS, 1)
             const float *behind = ring + (at + 1 < COUNT ? at + 1 : 0) * slots::SIZE;
             float result[HEADS], mine = 0.0f;
 
-            change_rows<DIM, HEADS>(rows);
+            delta_change<DIM, HEADS>(rows);
             left--;
             if (left < d.planes)
-                store_rows<DIM, HEADS>(rows, state + left * plane_size, stride);
-            load_key<DIM, HEADS>(rows, behind);
-            query_rows<DIM, HEADS>(rows, result);
-            load_query<DIM, HEADS>(rows, behind);
+                delta_store<DIM, HEADS>(rows, state + left * plane_size, stride);
+            delta_load_key<DIM, HEADS>(rows, behind);
+            delta_query<DIM, HEADS>(rows, result);
+            delta_load_query<DIM, HEADS>(rows, behind);
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
-                result[h] = tree_of_8(result[h]);
+                result[h] = delta_tree(result[h]);
                 mine = lane == h ? result[h] : mine;
             }
             if (lane < HEADS)
                 results[(uint64_t)list[at] * d.v_heads * DIM] = arith_canonical(mine);
-            decay_rows<DIM, HEADS>(rows);
+            delta_decay<DIM, HEADS>(rows);
 #pragma unroll
             for (int h = 0; h < HEADS; h++)
-                rows.dot[h] = tree_of_8(rows.dot[h]);
+                rows.dot[h] = delta_tree(rows.dot[h]);
         }
     }
 }

@@ -31,12 +31,22 @@ int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stre
 
 /* ---- kernel_norm_gate.cu ---- */
 
-/* cuda_rms_norm() with a gate for rows of at most REF_HEAD_DIM_MAX. Where `quantised` is not NULL
- * and has bytes, they get the result too, for a product over rows of tokens: whole rows of n, which
- * is a multiple of 32. */
-int cuda_norm_gate(const float *x, const float *weight, const float *gate, float eps, uint64_t rows,
-                   uint64_t n, float *y, const struct activations *quantised, cudaStream_t stream,
-                   struct error *err);
+/* cuda_rms_norm() with a gate for rows of at most REF_HEAD_DIM_MAX. */
+struct cuda_norm_gate {
+    const float *x, *weight, *gate;
+    float eps;
+    uint64_t rows, n;
+    float *y; /* it may be `x` */
+    /* Where it has bytes, they get the result too, for a product over rows of tokens: whole rows
+     * of n, which is a multiple of 32. */
+    struct activations quantised;
+    /* Behind cuda_delta_step() the convolution whose state takes the step's inputs, which are
+     * `mix`; else it has no tokens. */
+    struct convolve convolve;
+    const float *mix;
+};
+
+int cuda_norm_gate(const struct cuda_norm_gate *norm, cudaStream_t stream, struct error *err);
 
 /* ---- kernel_elementwise.cu: n values; the output may be an input ---- */
 
@@ -185,6 +195,22 @@ struct cuda_delta_heads {
 size_t cuda_delta_scratch(const struct delta *delta);
 int cuda_delta(const struct delta *delta, struct cuda_delta_heads heads, uint32_t sequences,
                void *scratch, float *out, cudaStream_t stream, struct error *err);
+
+/* ---- kernel_delta_step.cu ---- */
+
+enum { CUDA_DELTA_STEP_TOKENS = 8 };
+
+/** Whether cuda_delta_step() can do it, where no sequence has more than one token. */
+bool cuda_delta_step_fits(const struct convolve *convolve, const struct delta *delta);
+
+/**
+ * cuda_convolve() and cuda_delta() of a step in which no sequence has more than one token, but for
+ * two things: `delta->mix` stays as it was before the convolution, and so does the convolution's
+ * state until the cuda_norm_gate() behind it.
+ */
+int cuda_delta_step(const struct convolve *convolve, const struct delta *delta,
+                    struct cuda_delta_heads heads, float *out, cudaStream_t stream,
+                    struct error *err);
 
 /* ---- kernel_router.cu ---- */
 

@@ -172,6 +172,21 @@ static struct delta delta_of(const struct layer &layer, const struct program_tok
     return delta;
 }
 
+static struct cuda_norm_gate norm_of(const struct layer &layer, const float *x, const float *gate,
+                                     uint64_t rows, float *y)
+{
+    struct cuda_norm_gate norm = {};
+
+    norm.x = x;
+    norm.weight = layer.gpu_norm;
+    norm.gate = gate;
+    norm.eps = 1e-6f;
+    norm.rows = rows;
+    norm.n = layer.shape.dim;
+    norm.y = y;
+    return norm;
+}
+
 /* ---- checks ---- */
 
 static uint64_t checked, failures;
@@ -236,19 +251,34 @@ static void check_quantised(const struct shape &shape, uint32_t count,
     CUDA(cudaFree(expected));
 }
 
-/* One step of a layer: its kernels one after the other, each on what the one before made. */
-static void check_step(struct layer &layer, uint32_t count, bool wild)
+/* Of as many sequences a token each, in any order. */
+static std::vector<struct program_token> one_each(const struct shape &shape, uint32_t count)
 {
+    std::vector<struct program_token> tokens = tokens_of(shape, count);
+
+    for (uint32_t t = 0; t < count; t++)
+        tokens[t].sequence = t;
+    for (uint32_t t = count; t > 1; t--)
+        std::swap(tokens[t - 1].sequence, tokens[below(t)].sequence);
+    return tokens;
+}
+
+/* One step of a layer: its kernels one after the other, each on what the one before made. `fused`:
+ * no sequence has more than one token, and two kernels do it, which leave the mix as it was. */
+static void check_step(struct layer &layer, std::vector<struct program_token> tokens, bool fused,
+                       bool wild)
+{
+    const uint32_t count = (uint32_t)tokens.size();
     const struct ref_kernels *ref = ref_kernels_find("base");
     const struct shape &shape = layer.shape;
     const uint64_t heads = (uint64_t)count * shape.v_heads, outputs = heads * shape.dim;
     const bool quantises = shape.v_heads * shape.dim % 128 == 0;
     struct matmul_fast matmul = {
         TENSOR_TYPE_Q8_0, 128, 64, (uint64_t)shape.v_heads * shape.dim, 1, 1};
-    std::vector<struct program_token> tokens = tokens_of(shape, count);
     std::vector<float> mix = floats(count * layer.channels, wild), beta = floats(heads, wild),
                        alpha = floats(heads, wild), gate = floats(outputs, wild), out(outputs),
                        y(outputs);
+    const std::vector<float> raw = mix;
     struct program_token *gpu_tokens = upload(tokens);
     float *gpu_mix = upload(mix), *gpu_beta = upload(beta), *gpu_alpha = upload(alpha),
           *gpu_gate = upload(gate), *gpu_out = allocate<float>(outputs),
@@ -259,6 +289,7 @@ static void check_step(struct layer &layer, uint32_t count, bool wild)
                  gpu_delta = delta_of(layer, gpu_tokens, count, true);
     struct cuda_delta_heads of_heads = {shape.total, shape.first, shape.k_heads};
     struct activations activations = {};
+    struct cuda_norm_gate norm;
     uint8_t *scratch = allocate<uint8_t>(cuda_delta_scratch(&gpu_delta));
 
     if (quantises) {
@@ -270,10 +301,19 @@ static void check_step(struct layer &layer, uint32_t count, bool wild)
     gpu_delta.mix = gpu_mix;
     gpu_delta.beta = gpu_beta;
     gpu_delta.alpha = gpu_alpha;
-    LAUNCH(cuda_convolve(&gpu_convolve, shape.sequences, gpu_mix, 0, &err_));
-    LAUNCH(cuda_delta(&gpu_delta, of_heads, shape.sequences, scratch, gpu_out, 0, &err_));
-    LAUNCH(cuda_norm_gate(gpu_out, layer.gpu_norm, gpu_gate, 1e-6f, heads, shape.dim, gpu_y,
-                          quantises ? &activations : nullptr, 0, &err_));
+    norm = norm_of(layer, gpu_out, gpu_gate, heads, gpu_y);
+    norm.quantised = activations;
+    if (fused) {
+        if (!cuda_delta_step_fits(&gpu_convolve, &gpu_delta) && failures++ < 40)
+            printf("WRONG: a step of %u tokens does not fit\n", count);
+        norm.convolve = gpu_convolve;
+        norm.mix = gpu_mix;
+        LAUNCH(cuda_delta_step(&gpu_convolve, &gpu_delta, of_heads, gpu_out, 0, &err_));
+    } else {
+        LAUNCH(cuda_convolve(&gpu_convolve, shape.sequences, gpu_mix, 0, &err_));
+        LAUNCH(cuda_delta(&gpu_delta, of_heads, shape.sequences, scratch, gpu_out, 0, &err_));
+    }
+    LAUNCH(cuda_norm_gate(&norm, 0, &err_));
     ref->convolve(&convolve, mix.data());
     delta.mix = mix.data();
     delta.beta = beta.data();
@@ -282,9 +322,11 @@ static void check_step(struct layer &layer, uint32_t count, bool wild)
     ref->rms_norm(out.data(), layer.norm.data(), 1e-6f, heads, shape.dim, y.data());
     ref->silu_gate(y.data(), gate.data(), outputs, y.data());
     CUDA(cudaDeviceSynchronize());
-    compare("convolution", shape, count, mix, gpu_mix);
-    compare("history", shape, count, layer.history, layer.gpu_history);
-    compare("delta", shape, count, out, gpu_out);
+    compare(fused ? "mix of a fused step" : "convolution", shape, count, fused ? raw : mix,
+            gpu_mix);
+    compare(fused ? "history of a fused step" : "history", shape, count, layer.history,
+            layer.gpu_history);
+    compare(fused ? "fused step" : "delta", shape, count, out, gpu_out);
     compare("state", shape, count, layer.state, layer.gpu_state);
     compare("norm", shape, count, y, gpu_y);
     if (quantises)
@@ -303,8 +345,15 @@ static void check_norm(uint32_t n, uint32_t rows, bool wild)
     std::vector<float> x = floats((size_t)n * rows, wild), gate = floats((size_t)n * rows, wild),
                        weight = floats(n, wild), y(x.size());
     float *gpu_x = upload(x), *gpu_gate = upload(gate), *gpu_weight = upload(weight);
+    struct cuda_norm_gate norm = {};
 
-    LAUNCH(cuda_norm_gate(gpu_x, gpu_weight, gpu_gate, 1e-5f, rows, n, gpu_x, nullptr, 0, &err_));
+    norm.x = norm.y = gpu_x;
+    norm.weight = gpu_weight;
+    norm.gate = gpu_gate;
+    norm.eps = 1e-5f;
+    norm.rows = rows;
+    norm.n = n;
+    LAUNCH(cuda_norm_gate(&norm, 0, &err_));
     ref->rms_norm(x.data(), weight.data(), 1e-5f, rows, n, y.data());
     ref->silu_gate(y.data(), gate.data(), y.size(), y.data());
     compare("norm of rows", shape, rows, y, gpu_x);
@@ -328,14 +377,17 @@ static void check_all(int layers)
             shape.v_heads = std::min(shape.v_heads, 2 * shape.k_heads);
         shape.taps = below(2) == 0 ? 4 : 1 + below(8);
         shape.planes = 1 + below(4);
-        shape.sequences = 1 + below(3);
+        shape.sequences = below(4) == 0 ? 1 + below(8) : 1 + below(3);
         shape.total = shape.k_heads + below(3);
         shape.first = below(shape.total - shape.k_heads + 1);
         layer = make_layer(shape, wild);
-        for (int step = 0; step < 3; step++)
-            check_step(layer, below(3) == 0 ? 1 + below(9) : 1 + below(70), wild);
+        for (int step = 0; step < 3; step++) {
+            check_step(layer, tokens_of(shape, below(3) == 0 ? 1 + below(9) : 1 + below(70)), false,
+                       wild);
+            check_step(layer, one_each(shape, 1 + below(shape.sequences)), below(4) != 0, wild);
+        }
         if (i % 60 == 0)
-            check_step(layer, 200 + below(500), wild);
+            check_step(layer, tokens_of(shape, 200 + below(500)), false, wild);
         free_layer(layer);
     }
     for (uint32_t n : {1u, 7u, 32u, 100u, 128u, 200u, 256u, 257u, 512u, 1000u, 1024u})
@@ -430,8 +482,21 @@ static void time_tokens(std::vector<struct layer> &layers, uint32_t count, doubl
         LAUNCH(cuda_delta(&d, of_heads, 1, scratch, out, stream, &err_));
     };
     auto norm = [&](struct layer &layer) {
-        LAUNCH(cuda_norm_gate(out, layer.gpu_norm, gate, 1e-6f, heads, shape.dim, y, nullptr,
-                              stream, &err_));
+        struct cuda_norm_gate n = norm_of(layer, out, gate, heads, y);
+
+        LAUNCH(cuda_norm_gate(&n, stream, &err_));
+    };
+    auto fused = [&](struct layer &layer) {
+        struct convolve c = convolve_of(layer, gpu_tokens, count, true);
+        struct delta d = delta_of(layer, gpu_tokens, count, true);
+        struct cuda_norm_gate n = norm_of(layer, out, gate, heads, y);
+
+        d.mix = n.mix = mix;
+        d.beta = beta;
+        d.alpha = alpha;
+        n.convolve = c;
+        LAUNCH(cuda_delta_step(&c, &d, of_heads, out, stream, &err_));
+        LAUNCH(cuda_norm_gate(&n, stream, &err_));
     };
     auto time = [&](const char *what, double bytes, auto work) {
         double s = graph_s(stream, 7, [&] {
@@ -455,6 +520,8 @@ static void time_tokens(std::vector<struct layer> &layers, uint32_t count, doubl
              delta(layer);
              norm(layer);
          });
+    if (count == 1)
+        time("the same, fused", 2 * mixed + history + state + 4 * result, fused);
     for (void *p : {(void *)gpu_tokens, (void *)mix, (void *)beta, (void *)alpha, (void *)gate,
                     (void *)out, (void *)y, (void *)scratch})
         CUDA(cudaFree(p));
