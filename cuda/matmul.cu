@@ -1,6 +1,6 @@
-/* Products: by the fast kernels where the weight is packed for them. The plain ones quantise the
- * activations, then compute up to MATVEC_TOKENS rows of a result by matrix-vector kernels, more
- * by tiles; experts take MATVEC_ROUTES so. */
+/* Products: by the fast kernels where the weight is packed for them, by others with float weights.
+ * The plain ones for quantised weights quantise the activations, then compute up to MATVEC_TOKENS
+ * rows of a result by matrix-vector kernels, more by tiles; experts take MATVEC_ROUTES so. */
 #include "cuda/matmul_private.h"
 
 #include "cuda/cuda_check.h"
@@ -260,23 +260,22 @@ int cuda_matmul(const struct cuda_product *product, void *scratch, cudaStream_t 
     if (check_product(product, err) != 0)
         return -1;
     cut_scratch(product, (char *)scratch, &inputs);
-    if (arith_type_is_quantised(weight->type)) {
-        uint64_t blocks = product->tokens / product->x_divide * weight->columns / ARITH_BLOCK;
-
-        dim3 grid((unsigned)((blocks + QUANTISE_THREADS - 1) / QUANTISE_THREADS));
-
-        launch_overlapping(quantise, grid, QUANTISE_THREADS, 0, stream, product->x, blocks,
-                           inputs.q, inputs.scales, inputs.block_sums);
-        if (cuda_launched("quantise", err) != 0)
-            return -1;
-    }
-    if (!uses_tiles(product))
-        return matmul_vector(product, &inputs, stream, err);
-    if (product->routes != nullptr) {
+    if (product->routes != nullptr && uses_tiles(product)) {
         launch_overlapping(plan_tiles, dim3(1), 256, 0, stream, product->routes, product->tokens,
                            weight->experts, inputs.tiles);
         if (cuda_launched("plan_tiles", err) != 0)
             return -1;
     }
-    return matmul_tiles_run(product, &inputs, stream, err);
+    if (!arith_type_is_quantised(weight->type))
+        return matmul_float(product, &inputs, stream, err);
+
+    uint64_t blocks = product->tokens / product->x_divide * weight->columns / ARITH_BLOCK;
+    dim3 grid((unsigned)((blocks + QUANTISE_THREADS - 1) / QUANTISE_THREADS));
+
+    launch_overlapping(quantise, grid, QUANTISE_THREADS, 0, stream, product->x, blocks, inputs.q,
+                       inputs.scales, inputs.block_sums);
+    if (cuda_launched("quantise", err) != 0)
+        return -1;
+    return uses_tiles(product) ? matmul_tiles_run(product, &inputs, stream, err)
+                               : matmul_vector(product, &inputs, stream, err);
 }

@@ -91,9 +91,6 @@ __device__ __forceinline__ void load_words(const uint8_t *row, uint64_t index, w
 }
 
 template <int TYPE> constexpr bool has_min = TYPE == TENSOR_TYPE_Q4_K || TYPE == TENSOR_TYPE_Q5_K;
-template <int TYPE>
-constexpr bool is_float =
-    TYPE == TENSOR_TYPE_F32 || TYPE == TENSOR_TYPE_F16 || TYPE == TENSOR_TYPE_BF16;
 
 /* arith_decoded_fma() of 32 weights and the words of 32 activations. */
 template <int TYPE>
@@ -116,21 +113,9 @@ __device__ __forceinline__ float words_fma(const weight_words *w, int4 low, int4
     return acc;
 }
 
-/* Runs a statement with the type as a constant. */
-#define FOR_WEIGHT_TYPE(type, statement)                                                           \
+/* Runs a statement with the quantised type as a constant. */
+#define FOR_QUANTISED_TYPE(type, statement)                                                           \
     switch (type) {                                                                                \
-    case TENSOR_TYPE_F32: {                                                                        \
-        constexpr int TYPE = TENSOR_TYPE_F32;                                                      \
-        statement;                                                                                 \
-    } break;                                                                                       \
-    case TENSOR_TYPE_F16: {                                                                        \
-        constexpr int TYPE = TENSOR_TYPE_F16;                                                      \
-        statement;                                                                                 \
-    } break;                                                                                       \
-    case TENSOR_TYPE_BF16: {                                                                       \
-        constexpr int TYPE = TENSOR_TYPE_BF16;                                                     \
-        statement;                                                                                 \
-    } break;                                                                                       \
     case TENSOR_TYPE_Q8_0: {                                                                       \
         constexpr int TYPE = TENSOR_TYPE_Q8_0;                                                     \
         statement;                                                                                 \

@@ -33,6 +33,8 @@ struct matmul_inputs {
 uint32_t matmul_tile_count(const struct cuda_product *product);
 
 /* The kernels. @return 0, or -1 with `err` set */
+int matmul_float(const struct cuda_product *product, const struct matmul_inputs *inputs,
+                 cudaStream_t stream, struct error *err);
 int matmul_vector(const struct cuda_product *product, const struct matmul_inputs *inputs,
                   cudaStream_t stream, struct error *err);
 int matmul_tiles_run(const struct cuda_product *product, const struct matmul_inputs *inputs,

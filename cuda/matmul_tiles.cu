@@ -1,11 +1,11 @@
-/* Matrix-matrix products by tiles of 64 rows and 64 tokens: 256 threads, each with 4 x 4 outputs
- * whose groups it computes one after the other. */
+/* Matrix-matrix products with quantised weights by tiles of 64 rows and 64 tokens: 256 threads,
+ * each with 4 x 4 outputs whose groups it computes one after the other. */
 #include "cuda/cuda_check.h"
 #include "cuda/launch.cuh"
 #include "cuda/matmul_block.cuh"
 #include "cuda/matmul_private.h"
 
-enum { TILE = MATMUL_TILE, THREADS = 256, EACH = 4, STAGE_BLOCKS = 4, STAGE_COLUMNS = 32 };
+enum { TILE = MATMUL_TILE, THREADS = 256, EACH = 4, STAGE_BLOCKS = 4 };
 
 struct tile_part {
     const uint8_t *weight;
@@ -14,7 +14,6 @@ struct tile_part {
     uint32_t group;
     uint32_t tokens, x_divide;
     float limit;
-    const float *x;
     const int8_t *q;
     const float *scales;
     const int *block_sums;
@@ -165,43 +164,6 @@ __device__ __forceinline__ void multiply_quantised(const tile_part &p, const til
     }
 }
 
-template <int TYPE>
-__device__ __forceinline__ void multiply_float(const tile_part &p, const tile_place &place,
-                                               uint64_t row0, outputs *o)
-{
-    __shared__ float w[STAGE_COLUMNS][TILE + 1], x[STAGE_COLUMNS][TILE + 1];
-    uint32_t ty = threadIdx.x / 16, tx = threadIdx.x % 16;
-
-    for (uint64_t first = 0; first < p.columns; first += STAGE_COLUMNS) {
-        uint64_t left = p.columns - first;
-        uint32_t count = (uint32_t)(left < STAGE_COLUMNS ? left : STAGE_COLUMNS);
-
-        for (uint32_t k = threadIdx.x; k < TILE * STAGE_COLUMNS; k += THREADS) {
-            uint32_t i = k / STAGE_COLUMNS, c = k % STAGE_COLUMNS;
-            uint64_t row = row0 + i < p.rows ? row0 + i : p.rows - 1;
-
-            if (c >= count)
-                continue;
-            w[c][i] = arith_load((enum tensor_type)TYPE,
-                                 p.weight + (place.expert * p.rows + row) * p.row_bytes, first + c);
-            x[c][i] = p.x[result_row(p, place, i) / p.x_divide * p.columns + first + c];
-        }
-        __syncthreads();
-        for (uint32_t c = 0; c < count; c++) {
-            uint64_t in_segment = (first + c) % p.segment_columns + 1;
-
-#pragma unroll
-            for (int i = 0; i < EACH; i++)
-#pragma unroll
-                for (int j = 0; j < EACH; j++)
-                    o->acc[i][j] = fmaf(w[c][ty + 16 * i], x[c][tx + 16 * j], o->acc[i][j]);
-            if (in_segment % p.group == 0 || in_segment == p.segment_columns)
-                end_group(p, o);
-        }
-        __syncthreads();
-    }
-}
-
 /* Grid: (rows / TILE, tiles of tokens). */
 template <int TYPE>
 __global__ void __launch_bounds__(THREADS) tile_kernel(struct launch_stamp stamp, tile_part p)
@@ -221,10 +183,7 @@ __global__ void __launch_bounds__(THREADS) tile_kernel(struct launch_stamp stamp
             o.sums[i][j] = 0;
         }
     }
-    if constexpr (is_float<TYPE>)
-        multiply_float<TYPE>(p, place, row0, &o);
-    else
-        multiply_quantised<TYPE>(p, place, row0, &o);
+    multiply_quantised<TYPE>(p, place, row0, &o);
 #pragma unroll
     for (int i = 0; i < EACH; i++)
 #pragma unroll
@@ -256,7 +215,6 @@ int matmul_tiles_run(const struct cuda_product *product, const struct matmul_inp
     p.tokens = product->tokens;
     p.x_divide = product->x_divide;
     p.limit = product->limit;
-    p.x = product->x;
     p.q = inputs->q;
     p.scales = inputs->scales;
     p.block_sums = inputs->block_sums;
@@ -268,7 +226,7 @@ int matmul_tiles_run(const struct cuda_product *product, const struct matmul_inp
 
     dim3 grid((unsigned)((p.rows + TILE - 1) / TILE), matmul_tile_count(product));
 
-    FOR_WEIGHT_TYPE(weight->type,
-                    (launch_overlapping(tile_kernel<TYPE>, grid, THREADS, 0, stream, p)));
+    FOR_QUANTISED_TYPE(weight->type,
+                       (launch_overlapping(tile_kernel<TYPE>, grid, THREADS, 0, stream, p)));
     return cuda_launched("matmul_tiles", err);
 }

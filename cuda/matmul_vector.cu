@@ -1,6 +1,6 @@
-/* Matrix-vector products of few tokens: a few lanes of a warp share a row, each takes every
- * so many-th group of it. Sums of lanes meet by arith_fixed_add(), so a flag stays. A block's rows
- * come through shared memory, where lanes may read as they like. */
+/* Matrix-vector products of few tokens with quantised weights: a few lanes of a warp share a row,
+ * each takes every so many-th group of it. Sums of lanes meet by arith_fixed_add(), so a flag
+ * stays. A block's rows come through shared memory, where lanes may read as they like. */
 #include "cuda/cuda_check.h"
 #include "cuda/launch.cuh"
 #include "cuda/matmul_block.cuh"
@@ -17,7 +17,6 @@ struct vector_part {
     uint32_t group, groups;
     uint32_t tokens, x_divide;
     float limit;
-    const float *x;
     const int8_t *q;
     const float *scales;
     const int *block_sums;
@@ -45,27 +44,17 @@ template <int TYPE, int TOKENS>
 __device__ __forceinline__ void add_group(const vector_part &p, const uint8_t *row, uint64_t from,
                                           uint64_t to, uint32_t token, float *acc)
 {
-    if constexpr (is_float<TYPE>) {
-        for (uint64_t i = from; i < to; i++) {
-            float w = arith_load((enum tensor_type)TYPE, row, i);
+    for (uint64_t i = from; i < to; i += ARITH_BLOCK) {
+        weight_words words;
 
-            for (int t = 0; t < TOKENS; t++)
-                if (token + t < p.tokens)
-                    acc[t] = fmaf(w, p.x[(token + t) / p.x_divide * p.columns + i], acc[t]);
-        }
-    } else {
-        for (uint64_t i = from; i < to; i += ARITH_BLOCK) {
-            weight_words words;
+        load_words<TYPE>(row, i / ARITH_BLOCK, &words);
+        for (int t = 0; t < TOKENS; t++) {
+            uint64_t at = ((token + t) / p.x_divide * p.columns + i) / ARITH_BLOCK;
+            const int4 *q = (const int4 *)p.q + 2 * at;
 
-            load_words<TYPE>(row, i / ARITH_BLOCK, &words);
-            for (int t = 0; t < TOKENS; t++) {
-                uint64_t at = ((token + t) / p.x_divide * p.columns + i) / ARITH_BLOCK;
-                const int4 *q = (const int4 *)p.q + 2 * at;
-
-                if (token + t < p.tokens)
-                    acc[t] =
-                        words_fma<TYPE>(&words, q[0], q[1], p.scales[at], p.block_sums[at], acc[t]);
-            }
+            if (token + t < p.tokens)
+                acc[t] =
+                    words_fma<TYPE>(&words, q[0], q[1], p.scales[at], p.block_sums[at], acc[t]);
         }
     }
 }
@@ -147,7 +136,6 @@ int matmul_vector(const struct cuda_product *product, const struct matmul_inputs
     p.tokens = product->tokens;
     p.x_divide = product->x_divide;
     p.limit = product->limit;
-    p.x = product->x;
     p.q = inputs->q;
     p.scales = inputs->scales;
     p.block_sums = inputs->block_sums;
@@ -170,14 +158,14 @@ int matmul_vector(const struct cuda_product *product, const struct matmul_inputs
     dim3 grid((unsigned)((p.rows + rows - 1) / rows), (product->tokens + each - 1) / each);
 
     if (each == 1) {
-        FOR_WEIGHT_TYPE(weight->type, (launch_overlapping(vector_kernel<TYPE, 1>, grid, threads,
-                                                          shared_bytes, stream, p, lanes)));
+        FOR_QUANTISED_TYPE(weight->type, (launch_overlapping(vector_kernel<TYPE, 1>, grid, threads,
+                                                             shared_bytes, stream, p, lanes)));
     } else if (each == 4) {
-        FOR_WEIGHT_TYPE(weight->type, (launch_overlapping(vector_kernel<TYPE, 4>, grid, threads,
-                                                          shared_bytes, stream, p, lanes)));
+        FOR_QUANTISED_TYPE(weight->type, (launch_overlapping(vector_kernel<TYPE, 4>, grid, threads,
+                                                             shared_bytes, stream, p, lanes)));
     } else {
-        FOR_WEIGHT_TYPE(weight->type, (launch_overlapping(vector_kernel<TYPE, 8>, grid, threads,
-                                                          shared_bytes, stream, p, lanes)));
+        FOR_QUANTISED_TYPE(weight->type, (launch_overlapping(vector_kernel<TYPE, 8>, grid, threads,
+                                                             shared_bytes, stream, p, lanes)));
     }
     return cuda_launched("matmul_vector", err);
 }

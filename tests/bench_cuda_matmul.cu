@@ -1,12 +1,14 @@
-/* The fast products of cuda/matmul_fast.h: every output against a plain kernel made of ref/arith.h,
- * that kernel against a loop on the CPU, then how fast they are.
+/* The fast products of cuda/matmul_fast.h, and those with float weights: every output against a
+ * plain kernel made of ref/arith.h, that kernel against a loop on the CPU, then how fast they are.
  *
- * Without arguments everything; "check" or "time" does one half; "shapes [TOKENS...]" times all
+ * Without arguments everything; "check" or "time" does one half, "quick" checks small shapes alone;
+ * "floats" does both halves of float weights alone; "shapes [TOKENS...]" times all
  * products of a layer of two models; "one TYPE GROUP ROWS COLUMNS TOKENS" launches a product a few
  * times. Exits with 77 without a GPU. */
 #include <string.h>
 #include <utility>
 
+#include "cuda/matmul.h"
 #include "cuda/matmul_fast.h"
 #include "ref/arith.h"
 #include "tests/bench_cuda.cuh"
@@ -584,6 +586,281 @@ static void time_layers(const std::vector<uint32_t> &token_counts)
     CUDA(cudaStreamDestroy(stream));
 }
 
+/* ---- products with float weights, by cuda_matmul() ---- */
+
+static const struct {
+    const char *name;
+    enum tensor_type type;
+} float_types[] = {{"F32", TENSOR_TYPE_F32}, {"F16", TENSOR_TYPE_F16}, {"BF16", TENSOR_TYPE_BF16}};
+
+static __global__ void fill_float_weights(enum tensor_type type, void *to, uint64_t n,
+                                          const float *values)
+{
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (uint64_t)gridDim.x * blockDim.x)
+        if (type == TENSOR_TYPE_F32)
+            ((float *)to)[i] = values[i];
+        else
+            ((uint16_t *)to)[i] = type == TENSOR_TYPE_F16 ? arith_f16_from_f32(values[i])
+                                                          : arith_bf16_from_f32(values[i]);
+}
+
+static __global__ void fill_routes(struct program_route *routes, uint32_t n, uint32_t experts,
+                                   uint64_t seed)
+{
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        uint32_t h = hash(seed + i);
+
+        /* Some experts have many tokens, and the last has none. */
+        routes[i].expert = h % 3 == 0 ? 1 : (h >> 8) % (experts - 1);
+        routes[i].weight = (float)(h >> 16) * 0x1p-16f;
+    }
+}
+
+static __host__ __device__ int64_t plain_float(const struct cuda_product &product, uint64_t row,
+                                               uint32_t token)
+{
+    const struct cuda_weight &weight = *product.weight;
+    const uint64_t segment_columns = weight.columns / weight.segments;
+    const float *x = product.x + token / product.x_divide * weight.columns;
+    const uint32_t expert = product.routes != NULL ? product.routes[token].expert : 0;
+    const uint8_t *w =
+        (const uint8_t *)weight.data + (expert * weight.rows + row) * weight.row_bytes;
+    int64_t sum = 0;
+
+    for (uint32_t segment = 0; segment < weight.segments; segment++)
+        for (uint64_t group = 0; group < segment_columns; group += weight.group) {
+            uint64_t from = segment * segment_columns + group;
+            uint64_t left = segment_columns - group;
+            float acc = arith_float_fma(weight.type, w + from * arith_type_bytes(weight.type),
+                                        x + from, left < weight.group ? left : weight.group, 0.0f);
+
+            if (product.weighted)
+                acc = acc * product.routes[token].weight;
+            sum = arith_fixed_add(sum, arith_to_fixed(acc, product.limit));
+        }
+    return sum;
+}
+
+/* A product whose weight lies beside it. */
+static __global__ void plain_float_kernel(struct cuda_product product,
+                                          const struct cuda_weight weight, int64_t *out)
+{
+    uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+
+    product.weight = &weight;
+    if (i < product.tokens * weight.rows)
+        out[i] = plain_float(product, i % weight.rows, (uint32_t)(i / weight.rows));
+}
+
+struct float_shape {
+    uint64_t rows, columns;
+    uint32_t segments, group;
+    uint32_t experts, x_divide; /* 1 expert: no routes */
+    uint32_t shifted;           /* values by which x is not aligned */
+};
+
+static void check_float_product(const struct cuda_product &product, const char *name, bool on_cpu,
+                                int64_t *expected, int64_t *got, unsigned long long *wrong)
+{
+    const struct cuda_weight &weight = *product.weight;
+    const uint64_t n = product.tokens * weight.rows;
+    size_t scratch_bytes = cuda_matmul_scratch(&product);
+    void *scratch = allocate<uint8_t>(scratch_bytes);
+    unsigned long long host[3];
+
+    plain_float_kernel<<<blocks_of(n), 256>>>(product, weight, expected);
+    CUDA(cudaGetLastError());
+    for (int launch = 0; launch < 4; launch++) {
+        struct cuda_product run = product;
+        struct error err = {};
+
+        run.sums = launch % 2 == 1 ? got : NULL;
+        run.out = launch % 2 == 1 ? NULL : (float *)got;
+        poison_kernel<<<blocks_of(n), 256>>>(got, n, INT64_C(0x123456789abcd));
+        CUDA(cudaMemset(wrong, 0, 32));
+        if (cuda_matmul(&run, scratch, 0, &err) != 0) {
+            printf("%s\n", err.text);
+            exit(1);
+        }
+        compare_kernel<<<blocks_of(n), 256>>>(expected, run.out, run.sums, n, wrong);
+        CUDA(cudaMemcpy(host, wrong, sizeof(host), cudaMemcpyDeviceToHost));
+        checked += n;
+        flagged_outputs += launch == 0 ? host[2] : 0;
+        if (host[0] != 0 && failures++ < 40)
+            printf("WRONG %s rows %lu columns %ux%lu group %u experts %u tokens %u launch %d: "
+                   "%llu of %lu outputs, first %llu\n",
+                   name, (unsigned long)weight.rows, weight.segments,
+                   (unsigned long)(weight.columns / weight.segments), weight.group, weight.experts,
+                   product.tokens, launch, host[0], (unsigned long)n, host[1]);
+    }
+    if (on_cpu) {
+        struct cuda_product cpu = product;
+        struct cuda_weight cpu_weight = weight;
+        std::vector<uint8_t> w(weight.row_bytes * weight.rows);
+        std::vector<float> x(product.tokens * weight.columns);
+        std::vector<int64_t> sums(n);
+
+        CUDA(cudaMemcpy(w.data(), weight.data, w.size(), cudaMemcpyDeviceToHost));
+        CUDA(cudaMemcpy(x.data(), product.x, x.size() * 4, cudaMemcpyDeviceToHost));
+        CUDA(cudaMemcpy(sums.data(), expected, n * 8, cudaMemcpyDeviceToHost));
+        cpu_weight.data = w.data();
+        cpu.weight = &cpu_weight;
+        cpu.x = x.data();
+        for (uint64_t i = 0; i < n; i++)
+            if (plain_float(cpu, i % weight.rows, (uint32_t)(i / weight.rows)) != sums[i] &&
+                failures++ < 40)
+                printf("CPU and plain kernel differ: %s output %lu\n", name, (unsigned long)i);
+        checked += n;
+    }
+    CUDA(cudaFree(scratch));
+}
+
+/* One weight with several numbers of tokens. */
+static void check_float(enum tensor_type type, const char *name, const struct float_shape &shape,
+                        bool wild, const std::vector<uint32_t> &token_counts, bool on_cpu)
+{
+    const uint32_t tokens_max = *std::max_element(token_counts.begin(), token_counts.end());
+    const uint64_t values = shape.experts * shape.rows * shape.columns;
+    const uint64_t segment_columns = shape.columns / shape.segments;
+    const uint64_t inputs = tokens_max * shape.columns;
+    const uint64_t seed = hash(type * 1000 + shape.rows * 7919 + shape.columns) * UINT64_C(1000003);
+    float *numbers = allocate<float>(values), *x = allocate<float>(inputs + shape.shifted);
+    struct program_route *routes = allocate<struct program_route>(tokens_max);
+    int64_t *expected = allocate<int64_t>(tokens_max * shape.rows);
+    int64_t *got = allocate<int64_t>(tokens_max * shape.rows);
+    unsigned long long *wrong = allocate<unsigned long long>(4);
+    struct cuda_weight weight = {};
+    struct cuda_product product = {};
+    void *data = allocate<uint8_t>(values * arith_type_bytes(type));
+
+    fill_floats<<<1024, 256>>>(numbers, values, seed, wild);
+    fill_float_weights<<<1024, 256>>>(type, data, values, numbers);
+    fill_floats<<<1024, 256>>>(x, inputs + shape.shifted, seed + 5, wild);
+    fill_routes<<<1, 256>>>(routes, tokens_max, shape.experts > 1 ? shape.experts : 2, seed + 9);
+    weight.type = type;
+    weight.experts = shape.experts;
+    weight.rows = shape.rows;
+    weight.columns = shape.columns;
+    weight.row_bytes = shape.columns * arith_type_bytes(type);
+    weight.segments = shape.segments;
+    weight.group = shape.group;
+    weight.groups_total = shape.segments * ((segment_columns + shape.group - 1) / shape.group) + 3;
+    weight.data = data;
+    product.weight = &weight;
+    product.x = x + shape.shifted;
+    product.x_divide = shape.x_divide;
+    product.routes = shape.experts > 1 ? routes : NULL;
+    product.limit = arith_limit(weight.groups_total);
+    for (uint32_t tokens : token_counts)
+        for (int weighted = 0; weighted < (shape.experts > 1 ? 2 : 1); weighted++) {
+            product.tokens = tokens;
+            product.weighted = weighted != 0;
+            check_float_product(product, name, on_cpu, expected, got, wrong);
+        }
+    for (void *p : {(void *)numbers, (void *)x, (void *)routes, (void *)expected, (void *)got,
+                    (void *)wrong, data})
+        CUDA(cudaFree(p));
+}
+
+static void check_floats(void)
+{
+    static const struct float_shape shapes[] = {
+        {128, 2048, 1, 256, 1, 1, 0}, /* a router */
+        {1, 2048, 1, 256, 1, 1, 0},   /* the gate of a shared expert */
+        {512, 4096, 1, 256, 1, 1, 0},
+        {1001, 1280, 1, 256, 1, 1, 0},
+        {200, 1016, 1, 128, 1, 1, 0}, /* a short last group */
+        {77, 3 * 328, 3, 256, 1, 1, 0},
+        {130, 2 * 203, 2, 128, 1, 1, 0}, /* rows that are not aligned */
+        {33, 5, 1, 256, 1, 1, 0},
+        {128, 2048, 1, 256, 1, 1, 1}, /* activations that are not */
+        {9, 10240, 1, 256, 1, 1, 0},
+        {5000, 256, 1, 128, 1, 1, 0},
+    };
+    static const struct float_shape experts[] = {
+        {96, 512, 1, 256, 8, 4, 0}, {200, 136, 1, 128, 16, 1, 0}, {33, 77, 1, 256, 8, 1, 0}};
+    const std::vector<uint32_t> counts = {1,  2,  3,  4,  5,  6,   7,   8,  9,
+                                          16, 17, 31, 33, 64, 100, 128, 512};
+    const std::vector<uint32_t> routed = {4, 8, 64, 1024, 1028, 4096};
+
+    for (auto &entry : float_types) {
+        check_float(entry.type, entry.name, {70, 768, 1, 256, 1, 1, 0}, true, {1, 11}, true);
+        for (int wild = 0; wild < 2; wild++) {
+            for (auto &shape : shapes)
+                check_float(entry.type, entry.name, shape, wild != 0, counts, false);
+            for (auto &shape : experts)
+                check_float(entry.type, entry.name, shape, wild != 0, routed, false);
+        }
+        printf("%s: %lu failures\n", entry.name, (unsigned long)failures);
+        fflush(stdout);
+    }
+}
+
+/* Microseconds of a product in a row of overlapping launches over copies of the weight. */
+static double time_float(enum tensor_type type, uint64_t rows, uint64_t columns, uint32_t tokens,
+                         cudaStream_t stream)
+{
+    const uint64_t bytes = rows * columns * arith_type_bytes(type);
+    const int copies = (int)std::min<uint64_t>(UINT64_C(400000000) / bytes + 2, 100);
+    float *x = allocate<float>(tokens * columns), *out = allocate<float>(tokens * rows);
+    std::vector<struct cuda_weight> weights((size_t)copies);
+    double s;
+
+    fill_floats<<<1024, 256>>>(x, tokens * columns, 8, false);
+    for (struct cuda_weight &weight : weights) {
+        uint8_t *data = allocate<uint8_t>(bytes);
+
+        CUDA(cudaMemset(data, 0x3c, bytes));
+        weight = {type, 1,   rows,          columns, columns * arith_type_bytes(type),
+                  1,    256, columns / 256, data,    NULL};
+    }
+    CUDA(cudaDeviceSynchronize());
+    s = graph_s(stream, 9, [&] {
+        for (const struct cuda_weight &weight : weights) {
+            struct cuda_product product = {};
+            struct error err = {};
+
+            product.weight = &weight;
+            product.x = x;
+            product.tokens = tokens;
+            product.x_divide = 1;
+            product.limit = arith_limit(weight.groups_total);
+            product.out = out;
+            if (cuda_matmul(&product, NULL, stream, &err) != 0) {
+                printf("%s\n", err.text);
+                exit(1);
+            }
+        }
+    });
+    for (const struct cuda_weight &weight : weights)
+        CUDA(cudaFree((void *)weight.data));
+    CUDA(cudaFree(x));
+    CUDA(cudaFree(out));
+    return s / copies * 1e6;
+}
+
+static void time_floats(void)
+{
+    static const struct {
+        uint64_t rows, columns;
+    } shapes[] = {{128, 2048}, {1, 2048}, {4096, 4096}};
+    cudaStream_t stream;
+
+    CUDA(cudaStreamCreate(&stream));
+    for (auto &entry : float_types)
+        for (auto &shape : shapes) {
+            printf("%s %lux%lu, us of tokens:", entry.name, (unsigned long)shape.rows,
+                   (unsigned long)shape.columns);
+            for (uint32_t tokens : {1u, 2u, 4u, 8u, 16u, 32u, 64u, 128u, 256u, 512u})
+                printf(" %u %.2f", tokens,
+                       time_float(entry.type, shape.rows, shape.columns, tokens, stream));
+            printf("\n");
+            fflush(stdout);
+        }
+    CUDA(cudaStreamDestroy(stream));
+}
+
 /* A few launches, for a profiler. */
 static void run_one(enum tensor_type type, uint32_t group, uint64_t rows, uint64_t columns,
                     uint32_t tokens)
@@ -631,12 +908,17 @@ int main(int argc, char **argv)
         return 0;
     }
     if (strcmp(what, "time") != 0) {
-        check_all(strcmp(what, "quick") == 0);
+        if (strcmp(what, "floats") != 0)
+            check_all(strcmp(what, "quick") == 0);
+        check_floats();
         printf("checked %lu outputs (%lu of them flagged): %lu failures\n", (unsigned long)checked,
                (unsigned long)flagged_outputs, (unsigned long)failures);
         fflush(stdout);
     }
-    if (strcmp(what, "check") != 0 && strcmp(what, "quick") != 0)
-        time_all();
+    if (strcmp(what, "check") != 0 && strcmp(what, "quick") != 0) {
+        if (strcmp(what, "floats") != 0)
+            time_all();
+        time_floats();
+    }
     return failures == 0 ? 0 : 1;
 }
