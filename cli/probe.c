@@ -21,7 +21,9 @@ static void print_help(void)
          "The profile (json) is that of `lopside machine show` with the measured figures in it,\n"
          "and goes to --machine of the other commands.\n\n"
          "      --kernels             what the kernels of --backend cuda take as well, for\n"
-         "                            --engine lopside; half a minute for each kind of GPU\n"
+         "                            --engine lopside; a minute for each kind of GPU\n"
+         "      --kernels-from FILE   with --kernels, their times from this profile of the same\n"
+         "                            GPUs: only sums over GPUs are measured\n"
          "      --reduce WAY          with --kernels, how sums go over GPUs: auto, nccl,\n"
          "                            nccl-float or copies (default auto)\n"
          "  -o, --output text|json    a table (default), or a machine profile\n"
@@ -31,6 +33,7 @@ static void print_help(void)
 struct options {
     bool json, kernels;
     const char *reduce; /* NULL: as by default */
+    const char *from;   /* profile; NULL: none */
 };
 
 #ifdef HAVE_CUDA
@@ -77,6 +80,10 @@ static void print_table(const struct kernel_table *table)
     printf("  a step's begin             %9.2f us\n", table->step_s * 1e6);
     printf("  slowed: with a kernel      %9.2f us\n", table->pace_inside_s * 1e6);
     printf("  slowed: behind a kernel    %9.2f us\n", table->pace_behind_s * 1e6);
+    printf("  until weights come ahead   %9.2f us\n", table->ahead_lag_s * 1e6);
+    printf("  attention alone            %9.2f\n", table->attention_alone);
+    printf("  delta net alone            %9.2f\n", table->delta_net_alone);
+    printf("  copy, beside its bytes     %9.2f us\n", table->copy_s * 1e6);
     for (size_t i = 0; i < table->product_count; i++) {
         const struct kernel_product *row = &table->products[i];
 
@@ -93,13 +100,31 @@ static void print_table(const struct kernel_table *table)
     for (size_t i = 0; i < table->attention_count; i++) {
         const struct kernel_attention *row = &table->attentions[i];
 
-        printf("  attention %s, %2u KV heads, %u tokens over %llu cells  %.2f us\n",
-               tensor_type_info(row->cache_type)->name, row->kv_heads, row->tokens,
+        printf("  attention %s, %2u KV heads of %u, %u tokens over %llu cells  %.2f us\n",
+               tensor_type_info(row->cache_type)->name, row->kv_heads, row->head_dim, row->tokens,
                (unsigned long long)row->cells, row->time_s * 1e6);
     }
     for (size_t i = 0; i < table->sum_count; i++)
         printf("  sum over %u devices, %llu B  %.2f us\n", table->sums[i].devices,
                (unsigned long long)table->sums[i].bytes, table->sums[i].time_s * 1e6);
+}
+
+/* What a profile says of a GPU's kernels. */
+static int take_kernels(const char *path, const char *gpu, struct kernel_table *table,
+                        struct error *err)
+{
+    struct machine *machine = machine_open(path, NULL, err);
+    const struct kernel_table *known = NULL;
+    int status;
+
+    if (machine == NULL)
+        return -1;
+    known = machine_kernel_table(machine, gpu);
+    status = known != NULL
+                 ? kernel_table_copy_kernels(table, known, err)
+                 : error_set(err, ERROR_INPUT, "%s: no kernels of a GPU named \"%s\"", path, gpu);
+    machine_free(machine);
+    return status;
 }
 
 /* Tables of each kind of GPU; to the machine, or printed where `prints`. */
@@ -116,7 +141,11 @@ static int measure_kernels(struct machine *machine, const struct options *option
 
         if (machine_kernel_table(machine, machine->devices[d].gpu) != NULL)
             continue;
-        status = probe_kernels(machine, d, reduction, &table, err);
+        status = options->from != NULL
+                     ? take_kernels(options->from, machine->devices[d].gpu, &table, err)
+                     : 0;
+        if (status == 0)
+            status = probe_kernels(machine, d, reduction, &table, err);
         if (status == 0 && prints)
             print_table(&table);
         if (status == 0)
@@ -204,12 +233,14 @@ static int measure(const struct options *options)
 
 int cli_probe(int argc, char **argv)
 {
-    enum { OPTION_KERNELS = 256, OPTION_REDUCE };
-    static const struct option longs[] = {{"kernels", no_argument, NULL, OPTION_KERNELS},
-                                          {"reduce", required_argument, NULL, OPTION_REDUCE},
-                                          {"output", required_argument, NULL, 'o'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    enum { OPTION_KERNELS = 256, OPTION_KERNELS_FROM, OPTION_REDUCE };
+    static const struct option longs[] = {
+        {"kernels", no_argument, NULL, OPTION_KERNELS},
+        {"kernels-from", required_argument, NULL, OPTION_KERNELS_FROM},
+        {"reduce", required_argument, NULL, OPTION_REDUCE},
+        {"output", required_argument, NULL, 'o'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
     struct options options = {.reduce = NULL};
     int option;
 
@@ -220,6 +251,9 @@ int cli_probe(int argc, char **argv)
             return CLI_OK;
         case OPTION_KERNELS:
             options.kernels = true;
+            break;
+        case OPTION_KERNELS_FROM:
+            options.from = optarg;
             break;
         case OPTION_REDUCE:
             if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "nccl") != 0 &&
@@ -237,8 +271,9 @@ int cli_probe(int argc, char **argv)
             return cli_unknown_option("probe");
         }
     }
-    if (options.reduce != NULL && !options.kernels)
-        return cli_wrong_call("probe", "--reduce is for --kernels");
+    if ((options.reduce != NULL || options.from != NULL) && !options.kernels)
+        return cli_wrong_call("probe", "%s is for --kernels",
+                              options.reduce != NULL ? "--reduce" : "--kernels-from");
     if (optind < argc)
         return cli_wrong_call("probe", "unexpected argument %s", argv[optind]);
     return measure(&options);

@@ -89,23 +89,49 @@ static int copy_rows(struct cuda_executor *executor, const struct program_op *op
         "cudaMemcpy2DAsync", err);
 }
 
-static int copy_whole(struct cuda_executor *executor, const struct program_op *op,
-                      cudaStream_t stream, struct error *err)
+/* Of an input that is copied whole. */
+static size_t whole_bytes(const struct cuda_executor *executor, const struct program_op *op)
 {
     const struct layout_room *room = &executor->room;
-    size_t bytes = (size_t)room->sequences * room->positions * sizeof(int32_t);
-    const char *in;
-    char *out;
 
     if (op->a.value == OP_VALUE_TOKENS)
-        bytes = executor->program->tokens * sizeof(struct program_token);
-    else if (op->a.value == OP_VALUE_SHIFTS)
-        bytes = (size_t)room->streams * room->cells[op->sliding] * sizeof(uint32_t);
-    in = (const char *)find(executor, op->a, op->layer, bytes, err);
-    out = in != nullptr ? (char *)reserve(executor, op->out, op->layer, bytes, err) : nullptr;
-    if (out == nullptr)
+        return executor->program->tokens * sizeof(struct program_token);
+    if (op->a.value == OP_VALUE_SHIFTS)
+        return (size_t)room->streams * room->cells[op->sliding] * sizeof(uint32_t);
+    return (size_t)room->sequences * room->positions * sizeof(int32_t);
+}
+
+/* Where a whole value, or the first segment of its rows, is and goes. */
+static int find_part(struct cuda_executor *executor, const struct program_op *op,
+                     struct cuda_copy_part *part, struct error *err)
+{
+    bool whole = op->width == 0;
+    size_t size = whole ? whole_bytes(executor, op) : layout_element_bytes(op->a.value);
+    uint32_t rows = whole ? 1 : layout_rows(executor->program, op);
+    struct program_layout from = op->from, to = op->to;
+
+    if (whole)
+        from.row = to.row = 1;
+    if (op->a.value == OP_VALUE_STATE || op->a.value == OP_VALUE_CONV)
+        rows = layout_state_rows(executor->model, &executor->room, op->a.value, op->layer);
+    /* Before the first step the host's state is not there yet; it is zero. */
+    if ((op->a.value == OP_VALUE_STATE || op->a.value == OP_VALUE_CONV) &&
+        op->a.space == PROGRAM_AT_HOST &&
+        reserve(executor, op->a, op->layer, rows * from.row * size, err) == nullptr)
         return -1;
-    return copy_rows(executor, op, out, bytes, in, bytes, bytes, 1, stream, err);
+    part->from = (const char *)find(executor, op->a, op->layer, rows * from.row * size, err);
+    part->to = part->from != nullptr
+                   ? (char *)reserve(executor, op->out, op->layer, rows * to.row * size, err)
+                   : nullptr;
+    if (part->to == nullptr)
+        return -1;
+    part->from += from.first * size;
+    part->to += to.first * size;
+    part->from_row = from.row * size;
+    part->to_row = to.row * size;
+    part->width = (whole ? 1 : op->width) * size;
+    part->rows = rows;
+    return 0;
 }
 
 /* The cells that a window covers, of each stream. */
@@ -147,31 +173,66 @@ int cuda_copy(struct cuda_executor *executor, const struct program_op *op, cudaS
               struct error *err)
 {
     size_t size = layout_element_bytes(op->a.value);
-    uint64_t rows = layout_rows(executor->program, op);
-    const char *in;
-    char *out;
+    struct cuda_copy_part part;
 
-    if (op->width == 0)
-        return copy_whole(executor, op, stream, err);
     if (layout_is_cache(op->a.value))
         return copy_cells(executor, op, stream, err);
-    if (op->a.value == OP_VALUE_STATE || op->a.value == OP_VALUE_CONV) {
-        rows = layout_state_rows(executor->model, &executor->room, op->a.value, op->layer);
-        /* Before the first step the host's state is not there yet; it is zero. */
-        if (op->a.space == PROGRAM_AT_HOST &&
-            reserve(executor, op->a, op->layer, rows * op->from.row * size, err) == nullptr)
-            return -1;
-    }
-    in = (const char *)find(executor, op->a, op->layer, rows * op->from.row * size, err);
-    out = in != nullptr
-              ? (char *)reserve(executor, op->out, op->layer, rows * op->to.row * size, err)
-              : nullptr;
-    if (out == nullptr)
+    if (find_part(executor, op, &part, err) != 0)
         return -1;
-    for (uint32_t s = 0; s < op->segments; s++)
-        if (copy_rows(executor, op, out + (s * op->to.segment + op->to.first) * size,
-                      op->to.row * size, in + (s * op->from.segment + op->from.first) * size,
-                      op->from.row * size, op->width * size, rows, stream, err) != 0)
+    for (uint32_t s = 0; s < (op->width == 0 ? 1 : op->segments); s++)
+        if (copy_rows(executor, op, part.to + s * op->to.segment * size, part.to_row,
+                      part.from + s * op->from.segment * size, part.from_row, part.width, part.rows,
+                      stream, err) != 0)
             return -1;
     return 0;
+}
+
+/* ---- small copies ---- */
+
+static bool is_small(const struct program_op *op, bool to_host)
+{
+    bool from_host = op->a.space == PROGRAM_AT_HOST;
+
+    return op->kind == OP_COPY && from_host != to_host &&
+           (op->out.space == PROGRAM_AT_HOST) == to_host && !layout_is_cache(op->a.value) &&
+           op->a.value != OP_VALUE_STATE && op->a.value != OP_VALUE_CONV && op->segments <= 1;
+}
+
+bool cuda_copies_by_kernel(const struct program *program, const struct program_task *task)
+{
+    static const double most_to_host = 2 << 20, most_from_host = 512 << 10;
+    const struct program_op *ops = &program->ops[task->op_first];
+    bool to_host;
+
+    if (program_task_class(task->kind) != TASK_CLASS_COPY || task->device < 0 ||
+        task->queues != UINT64_C(1) << program_queue_compute((uint32_t)task->device) ||
+        task->pageable || task->op_count == 0 || task->op_count > CUDA_COPY_PARTS)
+        return false;
+    to_host = ops[0].out.space == PROGRAM_AT_HOST;
+    for (uint32_t i = 0; i < task->op_count; i++)
+        if (!is_small(&ops[i], to_host))
+            return false;
+    return task->bytes <= (to_host ? most_to_host : most_from_host);
+}
+
+int cuda_copy_task(struct cuda_executor *executor, const struct program_task *task,
+                   cudaStream_t stream, struct error *err)
+{
+    const struct program_op *ops = &executor->program->ops[task->op_first];
+    struct cuda_copies copies = {};
+
+    if (cuda_flush_products(executor, task->device, err) != 0)
+        return -1;
+    executor->quantised[task->device].x = nullptr;
+    for (; copies.count < task->op_count; copies.count++) {
+        struct cuda_copy_part *part = &copies.parts[copies.count];
+
+        if (find_part(executor, &ops[copies.count], part, err) != 0)
+            return -1;
+        if (part->width == part->from_row && part->width == part->to_row) {
+            part->width = part->from_row = part->to_row = part->width * part->rows;
+            part->rows = 1;
+        }
+    }
+    return cuda_copy_small(&copies, ops[0].out.space == PROGRAM_AT_HOST, stream, err);
 }

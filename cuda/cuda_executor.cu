@@ -322,6 +322,12 @@ static bool goes_on(const struct cuda_executor *executor, size_t index)
                                &program->ops[next->op_first]);
 }
 
+/* Lockstep looks at each operation by itself. */
+static bool copies_by_kernel(const struct cuda_executor *executor, const struct program_task *task)
+{
+    return executor->lockstep == nullptr && cuda_copies_by_kernel(executor->program, task);
+}
+
 static int run_ops(struct cuda_executor *executor, size_t index, const struct program_task *task,
                    const struct holding *holding, struct error *err)
 {
@@ -330,7 +336,14 @@ static int run_ops(struct cuda_executor *executor, size_t index, const struct pr
     struct error inner = {};
     int status = 0;
 
-    for (uint32_t i = 0; i < task->op_count && status == 0; i += taken) {
+    if (copies_by_kernel(executor, task)) {
+        status = cuda_check(cudaSetDevice(executor->gpus[holding->leads[0]->gpu]), "cudaSetDevice",
+                            &inner);
+        if (status == 0)
+            status = cuda_copy_task(executor, task, holding->leads[0]->stream, &inner);
+        taken = task->op_count;
+    }
+    for (uint32_t i = taken; i < task->op_count && status == 0; i += taken) {
         op = &ops[i];
         status = run_some(executor, op, task->op_count - i, holding, &taken, &inner);
     }
@@ -394,7 +407,7 @@ static bool end_is_awaited(const struct cuda_executor *executor, size_t index)
         return true;
     for (size_t i = index + 1; i < program->task_count; i++)
         if ((program->tasks[i].queues & queues) != 0)
-            return program_task_class(program->tasks[i].kind) != TASK_CLASS_KERNEL;
+            return !cuda_starts_with_kernel(program, &program->tasks[i]);
     return true;
 }
 

@@ -111,12 +111,16 @@ static bool leaves_quantised(const struct program *program, const struct program
 }
 
 /* A short run goes ahead of a long one, so that GPUs do not idle while that is launched. It ends
- * before a norm: what other tasks need of those before may be known within a run alone. */
+ * before a norm: what other tasks need of those before may be known within a run alone. With
+ * windows that are sent ahead it would not end before they are there. */
 static size_t cut_long_run(const struct program *program, size_t first, size_t end)
 {
     uint64_t devices = 0;
     size_t ahead, cut;
 
+    for (size_t i = first; i < end; i++)
+        if (program->tasks[i].kind == TASK_KV_WINDOW || program->tasks[i].kind == TASK_STATE_IN)
+            return end;
     for (size_t i = first; i < end; i++)
         devices |= program->tasks[i].device >= 0 ? UINT64_C(1) << program->tasks[i].device : 0;
     ahead = AHEAD * (size_t)__builtin_popcountll(devices);

@@ -262,6 +262,11 @@ int cuda_copy_expect(struct cuda_executor *executor, const struct program_op *op
 int cuda_copy(struct cuda_executor *executor, const struct program_op *op, cudaStream_t stream,
               struct error *err);
 
+/** Whether all that a task does is small copies with the host, which a kernel makes. */
+bool cuda_copies_by_kernel(const struct program *program, const struct program_task *task);
+int cuda_copy_task(struct cuda_executor *executor, const struct program_task *task,
+                   cudaStream_t stream, struct error *err);
+
 /* ---- cuda_collective.cu ---- */
 
 struct cuda_collective *cuda_collective_new(const struct cuda_executor *executor,

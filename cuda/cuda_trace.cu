@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cuda/cuda_check.h"
+#include "cuda/cuda_private.h"
 #include "cuda/launch.cuh"
 
 extern "C" {
@@ -226,9 +227,10 @@ int cuda_trace_begin(struct cuda_trace *trace, const struct program *program,
 
 /* ---- tasks ---- */
 
-static bool starts_with_kernel(const struct program_task *task)
+bool cuda_starts_with_kernel(const struct program *program, const struct program_task *task)
 {
-    return program_task_class(task->kind) == TASK_CLASS_KERNEL;
+    return program_task_class(task->kind) == TASK_CLASS_KERNEL ||
+           cuda_copies_by_kernel(program, task);
 }
 
 int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t stream,
@@ -249,7 +251,7 @@ int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_
     start = launch_stamp_at(trace->clocks[gpu].times + 2 * task);
     if (cuda_check(cudaSetDevice(trace->gpus[gpu]), "cudaSetDevice", err) != 0)
         return -1;
-    if (starts_with_kernel(&trace->program->tasks[task])) {
+    if (cuda_starts_with_kernel(trace->program, &trace->program->tasks[task])) {
         launch_set_stamp(start);
         return 0;
     }
@@ -269,7 +271,7 @@ int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t
     if (goes_on)
         return 0;
     launch_take_stamp(); /* a task without kernels has left it */
-    if (!awaited && starts_with_kernel(&trace->program->tasks[task]))
+    if (!awaited && cuda_starts_with_kernel(trace->program, &trace->program->tasks[task]))
         return 0;
     if (cuda_check(cudaSetDevice(trace->gpus[gpu]), "cudaSetDevice", err) != 0)
         return -1;

@@ -35,6 +35,9 @@ int cuda_trace_free(struct cuda_trace *trace, struct error *err);
 int cuda_trace_begin(struct cuda_trace *trace, const struct program *program,
                      struct interpret_step step, struct error *err);
 
+/** Whether the first that a task does on its stream is a kernel, which stamps its own start. */
+bool cuda_starts_with_kernel(const struct program *program, const struct program_task *task);
+
 /**
  * A task starts: on a stream of GPU `gpu`, an index; on the host where it is below 0.
  *

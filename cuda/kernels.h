@@ -225,4 +225,25 @@ struct cuda_route {
 int cuda_route(const struct cuda_route *route, struct program_route *out, cudaStream_t stream,
                struct error *err);
 
+/* ---- kernel_copy.cu ---- */
+
+/* Rows of `width` bytes, a multiple of 4; less than 4 GiB. */
+struct cuda_copy_part {
+    const char *from;
+    char *to;
+    uint64_t from_row, to_row, width;
+    uint32_t rows;
+};
+
+enum { CUDA_COPY_PARTS = 4 };
+
+struct cuda_copies {
+    struct cuda_copy_part parts[CUDA_COPY_PARTS];
+    uint32_t count;
+};
+
+/** All parts to, or all from, pinned memory of the host. */
+int cuda_copy_small(const struct cuda_copies *copies, bool to_host, cudaStream_t stream,
+                    struct error *err);
+
 #endif

@@ -17,7 +17,8 @@
 enum {
     REPEATS = 6, /* of a step; the first make buffers, kernels and graphs */
     WARM = 3,    /* of them */
-    TOKENS_MAX = 512,
+    LONG_REPEATS = 3,
+    TOKENS_MAX = 2048,
     CONTEXT = 4096,
     LONG_CONTEXT = 34816,
 };
@@ -28,8 +29,8 @@ struct sample {
     enum tensor_type type; /* of weights, or of a cache */
     uint32_t tokens;       /* of an expert: rows that it has on average */
     uint32_t kernels;
-    uint32_t kv_heads;
-    uint64_t cells;
+    uint32_t head_dim, kv_heads; /* of attention with 32 query heads */
+    uint64_t cells;              /* with as many multiply-adds as there were */
     double bytes, time_s;
     struct kernel_fit_sample before; /* of a product: other kernels since the product before */
 };
@@ -41,6 +42,7 @@ struct probing {
     size_t count, capacity;
     bool collects, failed; /* failed: no memory for a sample */
     double span_s;         /* of the last step: embeddings, and from its first kernel on */
+    const struct kernel_table *waits; /* unless NULL: what attention is longer than by this table */
     /* The last step's kernels by the table, unless NULL: each alone, and as they follow. */
     const struct kernel_table *table;
     double alone_s, together_s;
@@ -140,6 +142,27 @@ static double span_of(const struct program *program, const struct timeline_step 
     return host_s + step->tasks[step->task_count - 1].end_s - step->tasks[first].start_s;
 }
 
+/* By how much attention that waits for its window ends later than it would behind the task before
+ * on its queue. */
+static void add_wait(struct probing *p, const struct program *program,
+                     const struct timeline_step *step, size_t attention)
+{
+    const struct program_task *task = &program->tasks[attention];
+    struct sample sample = {.kind = TASK_WAIT, .tokens = program->tokens};
+    size_t before = attention;
+
+    while (before-- > 0)
+        if (program->tasks[before].queues == task->queues &&
+            program->tasks[before].kind != TASK_WAIT)
+            break;
+    if (before == SIZE_MAX)
+        return;
+    sample.time_s = step->tasks[attention].end_s - step->tasks[before].end_s -
+                    kernel_table_s(p->waits, task, program_task_cells(task, step->cells), NULL);
+    if (sample.time_s > 0)
+        add_sample(p, sample);
+}
+
 static void watch(void *context, const struct program *program, const struct timeline_step *step)
 {
     struct probing *p = context;
@@ -162,12 +185,17 @@ static void watch(void *context, const struct program *program, const struct tim
         }
         if (task->kind == TASK_ATTENTION) {
             sample.type = task->cache_type;
-            sample.kv_heads = task->kv_heads;
-            sample.cells = (uint64_t)program_task_cells(task, step->cells);
+            sample.head_dim = task->head_dim;
+            sample.kv_heads = task->kv_heads * KERNEL_ATTENTION_HEADS / task->heads;
+            sample.cells = (uint64_t)program_task_cells(task, step->cells) * task->heads /
+                           KERNEL_ATTENTION_HEADS;
+            if (p->waits != NULL)
+                add_wait(p, program, step, i);
         }
         if (program_task_class(task->kind) == TASK_CLASS_KERNEL)
             pass(&before, task->kind, sample.time_s);
-        if (program_task_class(task->kind) != TASK_CLASS_COPY && sample.time_s > 0)
+        if (program_task_class(task->kind) != TASK_CLASS_COPY && task->kind != TASK_WAIT &&
+            sample.time_s > 0)
             add_sample(p, sample);
         i++;
     }
@@ -215,11 +243,14 @@ static int decode(struct probing *p, uint32_t count, struct error *err)
 /* A step of `tokens` at `depth`, over and over; the last ones give samples. */
 static int sample_step(struct probing *p, uint32_t depth, uint32_t tokens, struct error *err)
 {
-    for (int i = 0; i < REPEATS; i++) {
+    const bool is_long = (uint64_t)tokens * (depth + tokens) >= UINT64_C(1) << 22;
+    const int repeats = is_long ? LONG_REPEATS : REPEATS, warm = is_long ? 1 : WARM;
+
+    for (int i = 0; i < repeats; i++) {
         if (session_truncate(p->session, 0, 0, err) != 0 ||
             session_fill(p->session, 1, depth, err) != 0)
             return -1;
-        p->collects = i >= WARM;
+        p->collects = i >= warm;
         if (decode(p, tokens, err) != 0)
             return -1;
         p->collects = false;
@@ -235,7 +266,7 @@ static struct plan plan_of_one(void)
     return plan;
 }
 
-static const uint32_t token_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
+static const uint32_t token_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
 
 enum { TOKEN_COUNTS = sizeof token_counts / sizeof *token_counts };
 
@@ -253,16 +284,16 @@ static int sample_model(struct probing *p, const char *model, const char *type, 
     return status;
 }
 
-/* Attention at growing depths, of a model with 32 query heads of 128. */
-static int sample_attention(struct probing *p, const char *model, enum tensor_type cache,
-                            struct error *err)
+/* Attention at growing depths, of the first layers of a model. */
+static int sample_attention(struct probing *p, const char *model, uint32_t layers,
+                            enum tensor_type cache, struct error *err)
 {
-    static const uint32_t counts[] = {1, 2, 4, 8, 16, 64, 128, 512};
+    static const uint32_t counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048};
     struct plan plan = plan_of_one();
     int status;
 
     plan.type_k = plan.type_v = cache;
-    status = open_model(p, model, 2, plan, LONG_CONTEXT, err);
+    status = open_model(p, model, layers, plan, LONG_CONTEXT, err);
     for (uint32_t depth = 0; depth <= 32768 && status == 0; depth = depth > 0 ? 2 * depth : 256)
         for (size_t i = 0; i < sizeof counts / sizeof *counts && status == 0; i++)
             status = sample_step(p, depth, counts[i], err);
@@ -280,6 +311,8 @@ static int by_group(const void *left, const void *right)
         return a->kind < b->kind ? -1 : 1;
     if (a->type != b->type)
         return a->type < b->type ? -1 : 1;
+    if (a->head_dim != b->head_dim)
+        return a->head_dim < b->head_dim ? -1 : 1;
     if (a->kv_heads != b->kv_heads)
         return a->kv_heads < b->kv_heads ? -1 : 1;
     if (a->tokens != b->tokens)
@@ -291,8 +324,8 @@ static int by_group(const void *left, const void *right)
 
 static bool is_one_group(const struct sample *a, const struct sample *b)
 {
-    return a->kind == b->kind && a->type == b->type && a->kv_heads == b->kv_heads &&
-           a->tokens == b->tokens && a->cells == b->cells;
+    return a->kind == b->kind && a->type == b->type && a->head_dim == b->head_dim &&
+           a->kv_heads == b->kv_heads && a->tokens == b->tokens && a->cells == b->cells;
 }
 
 struct line {
@@ -341,11 +374,10 @@ static struct line line_through(const struct sample *samples, size_t count)
                                        : (struct line){fixed_s, 1e-9 / slope};
 }
 
-/* A product that loads weights ahead. */
-static int fit_ahead(struct probing *p, const struct sample *group, size_t count,
-                     struct kernel_table *table, struct kernel_product *row, bool common,
-                     struct error *err)
+static int add_product_row(struct probing *p, const struct sample *group, size_t count,
+                           struct kernel_table *table, bool common, struct error *err)
 {
+    struct kernel_product row = {.kind = group->kind, .type = group->type, .tokens = group->tokens};
     struct kernel_fit_sample *samples = calloc(count, sizeof *samples);
     int status;
 
@@ -356,29 +388,12 @@ static int fit_ahead(struct probing *p, const struct sample *group, size_t count
         samples[i].bytes = group[i].bytes;
         samples[i].time_s = group[i].time_s;
     }
-    status = kernel_fit_product(table, row, samples, count,
-                                p->machine->devices[p->options.gpus[0]].memory_gbs, common, err);
-    free(samples);
-    return status;
-}
-
-static int add_product_row(struct probing *p, const struct sample *group, size_t count,
-                           struct kernel_table *table, bool common, struct error *err)
-{
-    struct kernel_product row = {.kind = group->kind, .type = group->type, .tokens = group->tokens};
-    struct line line;
-
     if (group->kind == TASK_MATMUL)
         row.ahead_bytes = (double)probe_ahead_bytes(p->options.gpus[0], row.type, row.tokens);
-    if (row.ahead_bytes > 0) {
-        if (fit_ahead(p, group, count, table, &row, common, err) != 0)
-            return -1;
-    } else {
-        line = line_through(group, count);
-        row.launch_s = line.fixed_s;
-        row.gbs = line.gbs;
-    }
-    return kernel_table_add_product(table, row, err);
+    status = kernel_fit_product(table, &row, samples, count,
+                                p->machine->devices[p->options.gpus[0]].memory_gbs, common, err);
+    free(samples);
+    return status == 0 ? kernel_table_add_product(table, row, err) : -1;
 }
 
 static int add_rows(struct probing *p, const struct sample *group, size_t count,
@@ -391,11 +406,16 @@ static int add_rows(struct probing *p, const struct sample *group, size_t count,
     case TASK_EXPERTS:
         return add_product_row(p, group, count, table, false, err);
     case TASK_ATTENTION:
-        return kernel_table_add_attention(table,
-                                          (struct kernel_attention){group->type, group->kv_heads,
-                                                                    group->tokens, group->cells,
-                                                                    group[count / 2].time_s},
-                                          err);
+        return kernel_table_add_attention(
+            table,
+            (struct kernel_attention){group->type, group->head_dim, group->kv_heads, group->tokens,
+                                      group->cells, group[count / 2].time_s},
+            err);
+    case TASK_WAIT:
+        return kernel_table_add_other(
+            table,
+            (struct kernel_other){TASK_WAIT, group->tokens, group[count / 2].time_s, GBS_MOST},
+            err);
     case TASK_ALL_REDUCE:
         return kernel_table_add_sum(table,
                                     (struct kernel_sum){p->placement->device_count,
@@ -455,9 +475,9 @@ static bool is_attention(const struct sample *sample)
     return sample->kind == TASK_ATTENTION;
 }
 
-static bool is_stored(const struct sample *sample)
+static bool is_of_host_cache(const struct sample *sample)
 {
-    return sample->kind == TASK_KV_STORE;
+    return sample->kind == TASK_KV_STORE || sample->kind == TASK_WAIT;
 }
 
 static bool is_sum(const struct sample *sample)
@@ -465,7 +485,7 @@ static bool is_sum(const struct sample *sample)
     return sample->kind == TASK_ALL_REDUCE;
 }
 
-/* ---- the host ---- */
+/* ---- steps ---- */
 
 static int by_value(const void *left, const void *right)
 {
@@ -474,22 +494,30 @@ static int by_value(const void *left, const void *right)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Median time of a step of one token of a dense model; of traced ones without what the host takes
- * before the first kernel, but for the embeddings. */
-static int time_steps(struct probing *p, bool traced, double *time_s, struct error *err)
+/* A step of one token of the first layers of a dense model. */
+struct timed_step {
+    uint32_t layers, depth;
+    struct plan plan;
+    bool traced; /* without what the host takes before the first kernel, but for the embeddings */
+};
+
+/* Median of many. */
+static int time_steps(struct probing *p, struct timed_step timed, double *time_s, struct error *err)
 {
     enum { COUNT = 31, FIRST = 8 };
     double times_s[COUNT];
     int status;
 
-    p->options.watch = traced ? watch : NULL;
-    status = open_model(p, "qwen3-8b:Q8_0", 4, plan_of_one(), CONTEXT, err);
+    p->options.watch = timed.traced ? watch : NULL;
+    status = open_model(p, "qwen3-8b:Q8_0", timed.layers, timed.plan, CONTEXT, err);
+    if (status == 0)
+        status = session_fill(p->session, 1, timed.depth, err);
     for (int i = 0; i < FIRST + COUNT && status == 0; i++) {
         double start_s = host_probe_now_s();
 
         status = decode(p, 1, err);
         if (i >= FIRST)
-            times_s[i - FIRST] = traced ? p->span_s : host_probe_now_s() - start_s;
+            times_s[i - FIRST] = timed.traced ? p->span_s : host_probe_now_s() - start_s;
     }
     close_model(p);
     p->options.watch = watch;
@@ -502,9 +530,13 @@ static int time_steps(struct probing *p, bool traced, double *time_s, struct err
 
 static int probe_step(struct probing *p, struct kernel_table *table, struct error *err)
 {
+    struct timed_step timed = {.layers = 4, .plan = plan_of_one()};
     double whole_s, kernels_s;
 
-    if (time_steps(p, false, &whole_s, err) != 0 || time_steps(p, true, &kernels_s, err) != 0)
+    if (time_steps(p, timed, &whole_s, err) != 0)
+        return -1;
+    timed.traced = true;
+    if (time_steps(p, timed, &kernels_s, err) != 0)
         return -1;
     table->step_s = fmax(0, whole_s - kernels_s);
     return 0;
@@ -515,16 +547,18 @@ static int probe_step(struct probing *p, struct kernel_table *table, struct erro
 static int probe_pace(struct probing *p, struct kernel_table *table, struct error *err)
 {
     static const double factors[] = {0, 1.001, 2}; /* 0: not paced */
+    struct timed_step timed = {.layers = 4, .plan = plan_of_one()};
     double times_s[3], ignored_s, slope_s;
 
     for (int i = 0; i < 3; i++) {
         p->options.slowdowns[0] = factors[i];
-        if (time_steps(p, false, &times_s[i], err) != 0)
+        if (time_steps(p, timed, &times_s[i], err) != 0)
             return -1;
     }
     p->options.slowdowns[0] = 0;
     p->table = table;
-    if (time_steps(p, true, &ignored_s, err) != 0)
+    timed.traced = true;
+    if (time_steps(p, timed, &ignored_s, err) != 0)
         return -1;
     p->table = NULL;
     slope_s = (times_s[2] - times_s[1]) / (factors[2] - factors[1]);
@@ -539,7 +573,11 @@ static int probe_pace(struct probing *p, struct kernel_table *table, struct erro
 static int probe_models(struct probing *p, struct kernel_table *table, struct error *err)
 {
     static const char *const types[] = {"Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K"};
-    static const char *const hybrids[] = {"ornith-1.5-35b-a3b", "qwen3.8-27b", "qwen3-30b-a3b"};
+    /* The first layers of synthetic experts do not choose evenly. */
+    static const struct {
+        const char *model;
+        uint32_t layers;
+    } hybrids[] = {{"ornith-1.5-35b-a3b", 16}, {"qwen3.8-27b", 8}, {"qwen3-30b-a3b", 24}};
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (sample_model(p, "qwen3-0.6b", types[i], 8, err) != 0 ||
@@ -547,37 +585,77 @@ static int probe_models(struct probing *p, struct kernel_table *table, struct er
             sample_model(p, "llama-3.3-70b", types[i], 2, err) != 0)
             return -1;
     for (size_t i = 0; i < sizeof hybrids / sizeof *hybrids; i++)
-        if (sample_model(p, hybrids[i], "Q8_0", 4, err) != 0)
+        if (sample_model(p, hybrids[i].model, "Q8_0", hybrids[i].layers, err) != 0)
             return -1;
     return make_rows(p, is_of_any_model, table, err);
 }
 
 static int probe_attention(struct probing *p, struct kernel_table *table, struct error *err)
 {
-    static const enum tensor_type caches[] = {TENSOR_TYPE_F16, TENSOR_TYPE_Q8_0, TENSOR_TYPE_Q4_0};
+    static const struct {
+        const char *model;
+        uint32_t layers;                     /* the last has attention */
+    } shapes[] = {{"qwen3-8b:Q8_0", 2},      /* 8 KV heads for 32 query heads, of 128 values */
+                  {"llama-2-7b:Q8_0", 2},    /* 32 */
+                  {"qwen3-30b-a3b:Q8_0", 2}, /* 4 */
+                  {"ornith-1.5-35b-a3b:Q8_0", 4}}; /* 4, of 256 values */
+    static const struct {
+        enum tensor_type type;
+        size_t shapes;
+    } caches[] = {{TENSOR_TYPE_F16, 4}, {TENSOR_TYPE_Q8_0, 4}, {TENSOR_TYPE_Q4_0, 2}};
 
     for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
-        if (sample_attention(p, "qwen3-8b:Q8_0", caches[i], err) != 0 || /* 8 KV heads */
-            sample_attention(p, "llama-2-7b:Q8_0", caches[i], err) != 0) /* 32 */
-            return -1;
+        for (size_t s = 0; s < caches[i].shapes; s++)
+            if (sample_attention(p, shapes[s].model, shapes[s].layers, caches[i].type, err) != 0)
+                return -1;
     return make_rows(p, is_attention, table, err);
 }
 
-/* What the host takes to store the rows of a cache that it has. */
-static int probe_stores(struct probing *p, struct kernel_table *table, struct error *err)
+static struct plan plan_of_host_cache(void)
 {
-    static const uint32_t counts[] = {1, 8, 16, 64, 512};
     struct plan plan = plan_of_one();
-    int status;
 
     plan.kv_on_host = plan.kv_pinned = true;
-    status = open_model(p, "qwen3-8b:Q8_0", 4, plan, CONTEXT, err);
-    for (size_t i = 0; i < sizeof counts / sizeof *counts && status == 0; i++)
-        status = sample_step(p, 0, counts[i], err);
+    plan.delivery_depth = 2;
+    return plan;
+}
+
+/* What the host takes to store the rows of a cache that it has, and attention to wait. */
+static int probe_host_cache(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    static const uint32_t counts[] = {1, 8, 16, 64, 512};
+    int status = open_model(p, "qwen3-8b:Q8_0", 4, plan_of_host_cache(), CONTEXT, err);
+
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && status == 0; i++) {
+        p->waits = counts[i] == 1 ? table : NULL;
+        status = sample_step(p, 256, counts[i], err);
+    }
+    p->waits = NULL;
     if (status == 0)
-        status = make_rows(p, is_stored, table, err);
+        status = make_rows(p, is_of_host_cache, table, err);
     close_model(p);
     return status;
+}
+
+/* What a copy of a window takes beside its bytes: from steps that take as long as their copies, of
+ * few and of more layers. */
+static int probe_copies(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    enum { FEW = 4, MORE = 12, DEPTH = 3072 };
+    const struct machine *machine = p->machine;
+    const struct machine_link *link =
+        &machine->links[machine_device_link(machine, (uint32_t)p->options.gpus[0])];
+    struct timed_step timed = {.layers = FEW, .depth = DEPTH, .plan = plan_of_host_cache()};
+    double few_s, more_s, bytes;
+
+    if (time_steps(p, timed, &few_s, err) != 0)
+        return -1;
+    timed.layers = MORE;
+    if (time_steps(p, timed, &more_s, err) != 0)
+        return -1;
+    bytes = plan_pad_cells(DEPTH + 1) * (double)tensor_type_row_bytes(timed.plan.type_k, 8 * 128);
+    table->copy_s = fmax(0, (more_s - few_s) / (2 * (MORE - FEW)) - bytes / (link->down_gbs * 1e9));
+    return 0;
 }
 
 /* Sums over all GPUs, of a tensor split. */
@@ -606,18 +684,14 @@ int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_redu
                                     .reduction = reduction,
                                     .watch = watch,
                                     .watch_context = &p}};
-    int status;
+    static int (*const parts[])(struct probing *, struct kernel_table *, struct error *) = {
+        probe_step, probe_models, probe_attention, probe_pace, probe_host_cache, probe_copies};
+    bool known = table->product_count > 0;
+    int status = 0;
 
     snprintf(table->gpu, sizeof table->gpu, "%s", machine->devices[device].gpu);
-    status = probe_step(&p, table, err);
-    if (status == 0)
-        status = probe_models(&p, table, err);
-    if (status == 0)
-        status = probe_attention(&p, table, err);
-    if (status == 0)
-        status = probe_pace(&p, table, err);
-    if (status == 0)
-        status = probe_stores(&p, table, err);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == 0 && !known; i++)
+        status = parts[i](&p, table, err);
     if (status == 0 && machine->device_count > 1)
         status = probe_sums(&p, table, err);
     free(p.samples);

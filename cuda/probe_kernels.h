@@ -12,14 +12,15 @@ extern "C" {
 #include "sim/machine.h"
 
 /**
- * Fills a table: products of each weight type and attention over each cache type, from 1 to 512
- * tokens; experts; gated delta nets; what comes between; and, with several GPUs, sums over them
- * all. Takes about half a minute, 4 GB of the host's memory and 8 GB of the GPU's.
+ * Fills a table: products of each weight type and attention over each cache type, from 1 to 2048
+ * tokens; experts; gated delta nets; what comes between; caches on the host; and, with several
+ * GPUs, sums over them all. Takes about a minute, 4 GB of the host's memory and 24 GB of the GPU's.
  *
  * @param machine   what lies here, in the order of CUDA's ordinals
  * @param device    whose kernels are measured
  * @param reduction how sums go over GPUs
- * @param table     empty; its rows are for kernel_table_clear() in either case
+ * @param table     empty, or with all but sums, which are then all that is measured; its rows are
+ *                  for kernel_table_clear() in either case
  * @return 0, or -1 with `err` set
  */
 int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_reduction reduction,

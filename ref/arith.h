@@ -114,24 +114,14 @@ ARITH_FN uint16_t arith_f16_from_f32(float value)
 {
     uint32_t sign = arith_bits(value) >> 16 & 0x8000;
     uint32_t magnitude = arith_bits(value) & UINT32_C(0x7fffffff);
-    uint32_t exponent = magnitude >> 23;
+    uint32_t normal = (magnitude + 0xfff + (magnitude >> 13 & 1) - UINT32_C(0x38000000)) >> 13;
+    /* From 0.5 on fp32 has the steps of the least f16, 2^-24. */
+    uint32_t small = arith_bits(arith_float(magnitude) + 0.5f) - UINT32_C(0x3f000000);
+    uint32_t half = magnitude < UINT32_C(0x38800000) ? small : normal; /* 2^-14 */
 
-    if (magnitude > UINT32_C(0x7f800000))
-        return 0x7e00;
-    if (magnitude >= UINT32_C(0x477ff000)) /* 65520: half way to 2^16, which f16 lacks */
-        return (uint16_t)(sign | 0x7c00);
-    if (magnitude >= UINT32_C(0x38800000)) { /* 2^-14, the least normal f16 */
-        magnitude += 0xfff + (magnitude >> 13 & 1);
-        return (uint16_t)(sign | (magnitude - UINT32_C(0x38000000)) >> 13);
-    }
-    if (exponent < 102) /* less than 2^-25 */
-        return (uint16_t)sign;
-
-    uint32_t mantissa = (magnitude & UINT32_C(0x7fffff)) | UINT32_C(0x800000);
-    uint32_t shift = 126 - exponent; /* to units of 2^-24 */
-
-    mantissa += (UINT32_C(1) << (shift - 1)) - 1 + (mantissa >> shift & 1);
-    return (uint16_t)(sign | mantissa >> shift);
+    /* 65520: half way to 2^16, which f16 lacks */
+    half = sign | (magnitude >= UINT32_C(0x477ff000) ? UINT32_C(0x7c00) : half);
+    return (uint16_t)(magnitude > UINT32_C(0x7f800000) ? UINT32_C(0x7e00) : half);
 }
 
 ARITH_FN float arith_f32_from_bf16(uint16_t half)
@@ -732,7 +722,8 @@ ARITH_FN void arith_dequantise_block(enum tensor_type type, const void *block, u
         for (int i = 0; i < 16; i++) {
             float product = scale * (float)values[i];
 
-            y[16 * half + i] = arith_canonical(arith_type_has_min(type) ? product - least : product);
+            y[16 * half + i] =
+                arith_canonical(arith_type_has_min(type) ? product - least : product);
         }
     }
 }

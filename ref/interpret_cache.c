@@ -73,17 +73,6 @@ int interpret_rope(struct interpreter *interpreter, const struct program_op *op,
 
 /* ---- caches ---- */
 
-static void store_row(enum tensor_type type, const float *in, uint64_t n, char *row, uint64_t first)
-{
-    if (type == TENSOR_TYPE_F16) {
-        for (uint64_t i = 0; i < n; i++)
-            ((uint16_t *)(void *)row)[first + i] = arith_f16_from_f32(in[i]);
-        return;
-    }
-    for (uint64_t i = 0; i < n; i += ARITH_BLOCK)
-        arith_cache_block(type, in + i, row + tensor_type_row_bytes(type, first + i));
-}
-
 int interpret_store(struct interpreter *interpreter, const struct program_op *op, struct error *err)
 {
     uint32_t count = interpreter->program->tokens;
@@ -103,9 +92,10 @@ int interpret_store(struct interpreter *interpreter, const struct program_op *op
 #pragma omp parallel for schedule(static) if (count >= INTERPRET_MANY_TOKENS)
 #endif
     for (uint32_t t = 0; t < count; t++)
-        store_row(type, in + t * width, width,
-                  cache + tokens[t].cell[op->sliding] * tensor_type_row_bytes(type, row),
-                  op->kv_first * op->columns);
+        interpreter->kernels->store(type, in + t * width, width,
+                                    cache + tokens[t].cell[op->sliding] *
+                                                tensor_type_row_bytes(type, row),
+                                    op->kv_first * op->columns);
     return 0;
 }
 
@@ -154,7 +144,7 @@ int interpret_shift(struct interpreter *interpreter, const struct program_op *op
         token.position = shifts[row];
         load_row(type, bytes, op->kv_first * op->columns, part, values);
         interpreter->kernels->rope(&rope, values);
-        store_row(type, values, part, bytes, op->kv_first * op->columns);
+        interpreter->kernels->store(type, values, part, bytes, op->kv_first * op->columns);
     }
     free(values);
     return 0;

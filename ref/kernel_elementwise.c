@@ -43,6 +43,17 @@ void REF_NAME(embed)(enum tensor_type type, const void *row, uint64_t n, float s
     }
 }
 
+void REF_NAME(store)(enum tensor_type type, const float *x, uint64_t n, void *row, uint64_t first)
+{
+    if (type == TENSOR_TYPE_F16) {
+        for (uint64_t i = 0; i < n; i++)
+            ((uint16_t *)row)[first + i] = arith_f16_from_f32(x[i]);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i += ARITH_BLOCK)
+        arith_cache_block(type, x + i, (char *)row + tensor_type_row_bytes(type, first + i));
+}
+
 void REF_NAME(glu)(const float *gate, const float *up, bool gelu, uint64_t n, float *y)
 {
     REF_PARALLEL_FOR(n)

@@ -104,6 +104,9 @@ struct ref_kernels {
     /** y = a row of n values of a weight, times a scale. */
     void (*embed)(enum tensor_type type, const void *row, uint64_t n, float scale, float *y);
 
+    /** n values into a row of a cache, from its value `first` on: whole blocks of the type. */
+    void (*store)(enum tensor_type type, const float *x, uint64_t n, void *row, uint64_t first);
+
     /** y = activation(gate) * up, of n values. `y` may be `gate`. */
     void (*glu)(const float *gate, const float *up, bool gelu, uint64_t n, float *y);
 

@@ -29,6 +29,7 @@
     KERNEL(variant, matmul)                                                                        \
     KERNEL(variant, rms_norm)                                                                      \
     KERNEL(variant, embed)                                                                         \
+    KERNEL(variant, store)                                                                         \
     KERNEL(variant, glu)                                                                           \
     KERNEL(variant, gate)                                                                          \
     KERNEL(variant, softcap)                                                                       \

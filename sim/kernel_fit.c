@@ -1,3 +1,5 @@
+#include "config.h"
+
 #include "sim/kernel_fit.h"
 
 #ifndef HAVE_NLOPT
@@ -23,10 +25,11 @@ int kernel_fit_product(struct kernel_table *table, struct kernel_product *row,
 #include <nlopt.h>
 
 /* Launch in us, logarithms of rates in GB/s, then what products have in common. */
-enum { LAUNCH, GBS, HELD, ROW_COUNT, LAG = ROW_COUNT, ATTENTION, DELTA_NET, COUNT };
+enum { LAUNCH, GBS, PLAIN_COUNT, HELD = PLAIN_COUNT, ROW_COUNT };
+enum { LAG = ROW_COUNT, ATTENTION, DELTA_NET, COUNT };
 
 static const double lowest[COUNT] = {0, 0, 0, 0, 0, 0};
-static const double highest[COUNT] = {50, 11.5, 11.5, 10, 1, 1}; /* 11.5: 99 TB/s */
+static const double highest[COUNT] = {1000, 11.5, 11.5, 10, 1, 1}; /* 11.5: 99 TB/s */
 
 struct fit {
     struct kernel_table *table;
@@ -39,7 +42,7 @@ static void take(struct fit *fit, unsigned n, const double *x)
 {
     fit->row->launch_s = x[LAUNCH] * 1e-6;
     fit->row->gbs = exp(x[GBS]);
-    fit->row->held_gbs = exp(x[HELD]);
+    fit->row->held_gbs = n > PLAIN_COUNT ? exp(x[HELD]) : 0;
     if (n == COUNT) {
         fit->table->ahead_lag_s = x[LAG] * 1e-6;
         fit->table->attention_alone = x[ATTENTION];
@@ -94,11 +97,11 @@ int kernel_fit_product(struct kernel_table *table, struct kernel_product *row,
 {
     static const double launches_us[] = {2, 4, 8}, lags_us[] = {0.5, 1.5, 3};
     struct fit fit = {table, row, samples, count};
-    unsigned n = common ? COUNT : ROW_COUNT;
+    unsigned n = row->ahead_bytes <= 0 ? PLAIN_COUNT : common ? COUNT : ROW_COUNT;
     double best[COUNT], least = -1;
 
     for (int i = 0; i < 3; i++)
-        for (int j = 0; j < (common ? 3 : 1); j++) {
+        for (int j = 0; j < (n == COUNT ? 3 : 1); j++) {
             double x[COUNT] = {launches_us[i], log(gbs), log(2.5 * gbs), lags_us[j], 0.4, 0.4};
             double sum = minimise(&fit, n, x);
 

@@ -17,8 +17,8 @@ struct kernel_fit_sample {
 };
 
 /**
- * Finds launch_s, gbs and held_gbs of `row`, whose ahead_bytes count, so that the sum of
- * |log(predicted / measured)| is least: a shape that is unlike the others moves nothing.
+ * Finds launch_s and gbs of `row`, and held_gbs where its ahead_bytes are above 0, so that the sum
+ * of |log(predicted / measured)| is least: a shape that is unlike the others moves nothing.
  *
  * @param table has how weights come beside other kernels: ahead_lag_s, attention_alone and
  *              delta_net_alone, which are looked for as well with `common`

@@ -23,11 +23,13 @@ static int compare_products(const void *left, const void *right)
 static int compare_attentions(const void *left, const void *right)
 {
     const struct kernel_attention *a = left, *b = right;
-    int by_type = order(a->cache_type, b->cache_type), by_heads = order(a->kv_heads, b->kv_heads);
-    int by_tokens = order(a->tokens, b->tokens);
+    int by_type = order(a->cache_type, b->cache_type), by_dim = order(a->head_dim, b->head_dim);
+    int by_heads = order(a->kv_heads, b->kv_heads), by_tokens = order(a->tokens, b->tokens);
 
-    if (by_type != 0 || by_heads != 0)
-        return by_type != 0 ? by_type : by_heads;
+    if (by_type != 0 || by_dim != 0)
+        return by_type != 0 ? by_type : by_dim;
+    if (by_heads != 0)
+        return by_heads;
     return by_tokens != 0 ? by_tokens : order(a->cells, b->cells);
 }
 
@@ -155,6 +157,28 @@ int kernel_table_add_sum(struct kernel_table *table, struct kernel_sum row, stru
     table->sums = list.rows;
     table->sum_count = list.count;
     return result;
+}
+
+int kernel_table_copy_kernels(struct kernel_table *to, const struct kernel_table *from,
+                              struct error *err)
+{
+    struct kernel_table copy = *from;
+    int status = 0;
+
+    memcpy(copy.gpu, to->gpu, sizeof copy.gpu);
+    copy.products = NULL;
+    copy.attentions = NULL;
+    copy.others = NULL;
+    copy.sums = NULL;
+    copy.product_count = copy.attention_count = copy.other_count = copy.sum_count = 0;
+    *to = copy;
+    for (size_t i = 0; i < from->product_count && status == 0; i++)
+        status = kernel_table_add_product(to, from->products[i], err);
+    for (size_t i = 0; i < from->attention_count && status == 0; i++)
+        status = kernel_table_add_attention(to, from->attentions[i], err);
+    for (size_t i = 0; i < from->other_count && status == 0; i++)
+        status = kernel_table_add_other(to, from->others[i], err);
+    return status;
 }
 
 void kernel_table_clear(struct kernel_table *table)
@@ -329,7 +353,8 @@ static double product_s(const struct kernel_table *table, const struct program_t
     return quantising_s + time_s;
 }
 
-/* Rows of one cache type, number of KV heads and of tokens, from `*at` on, which goes behind them.
+/* Rows of one cache type, head dimension, number of KV heads and of tokens, from `*at` on, which
+ * goes behind them.
  */
 static double window_s(const struct kernel_table *table, size_t *at, double cells)
 {
@@ -339,21 +364,22 @@ static double window_s(const struct kernel_table *table, size_t *at, double cell
     for (; *at < table->attention_count; (*at)++) {
         const struct kernel_attention *row = &table->attentions[*at];
 
-        if (row->cache_type != first->cache_type || row->kv_heads != first->kv_heads ||
-            row->tokens != first->tokens)
+        if (row->cache_type != first->cache_type || row->head_dim != first->head_dim ||
+            row->kv_heads != first->kv_heads || row->tokens != first->tokens)
             break;
         show(&bracket, (double)row->cells, row->time_s);
     }
     return growing_time_at(&bracket);
 }
 
-/* The same of one cache type and number of KV heads. */
+/* The same of one cache type, head dimension and number of KV heads. */
 static double tokens_s(const struct kernel_table *table, size_t *at, double tokens, double cells)
 {
     const struct kernel_attention *first = &table->attentions[*at];
     struct bracket bracket = {.at = tokens};
 
     while (*at < table->attention_count && table->attentions[*at].cache_type == first->cache_type &&
+           table->attentions[*at].head_dim == first->head_dim &&
            table->attentions[*at].kv_heads == first->kv_heads) {
         double measured = table->attentions[*at].tokens;
 
@@ -362,20 +388,42 @@ static double tokens_s(const struct kernel_table *table, size_t *at, double toke
     return growing_time_at(&bracket);
 }
 
+/* Of the head dimensions that were measured with a cache type the one that is nearest in ratio;
+ * 0: none was. */
+static uint32_t nearest_dim(const struct kernel_table *table, enum tensor_type type, uint32_t dim)
+{
+    const struct kernel_attention first = {.cache_type = type};
+    struct list list = attentions_of(table);
+    uint32_t nearest = 0;
+
+    for (size_t i = place_of(&list, &first);
+         i < list.count && table->attentions[i].cache_type == type; i++) {
+        uint32_t measured = table->attentions[i].head_dim;
+
+        if (nearest == 0 || fabs(log((double)measured / dim)) < fabs(log((double)nearest / dim)))
+            nearest = measured;
+    }
+    return nearest;
+}
+
 /* Cells of the measured shape with as many multiply-adds; how many bytes each takes goes with the
  * KV heads of a query head. */
 static double attention_s(const struct kernel_table *table, const struct program_task *task,
                           double cells)
 {
-    const struct kernel_attention first = {.cache_type = task->cache_type};
+    const struct kernel_attention first = {
+        .cache_type = task->cache_type,
+        .head_dim = nearest_dim(table, task->cache_type, task->head_dim)};
     double heads = (double)task->heads / KERNEL_ATTENTION_HEADS;
     struct list list = attentions_of(table);
     struct bracket bracket = {.at = heads > 0 ? task->kv_heads / heads : 0};
     size_t at = place_of(&list, &first);
 
-    cells *= heads * task->head_dim / KERNEL_ATTENTION_HEAD_DIM *
-             (task->streams > 1 ? task->streams : 1);
-    while (at < list.count && table->attentions[at].cache_type == task->cache_type) {
+    if (first.head_dim == 0)
+        return -1;
+    cells *= heads * task->head_dim / first.head_dim * (task->streams > 1 ? task->streams : 1);
+    while (at < list.count && table->attentions[at].cache_type == task->cache_type &&
+           table->attentions[at].head_dim == first.head_dim) {
         double kv_heads = table->attentions[at].kv_heads;
 
         show(&bracket, kv_heads, tokens_s(table, &at, sequence_tokens(task), cells));
@@ -398,8 +446,8 @@ double kernel_table_s(const struct kernel_table *table, const struct program_tas
     return time_s;
 }
 
-double kernel_table_host_s(const struct kernel_table *table, const struct program_task *task,
-                           double bytes)
+double kernel_table_plain_s(const struct kernel_table *table, const struct program_task *task,
+                            double bytes)
 {
     return other_rows_s(table, task->kind, task->tokens, bytes);
 }

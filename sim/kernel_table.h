@@ -8,7 +8,8 @@
 
 #include "sim/program.h"
 
-/* The shape of the attention that is measured, with one or more numbers of KV heads. */
+/* Attention is measured with so many query heads, or as if with so many, of this many values
+ * unless a row says otherwise. */
 enum { KERNEL_ATTENTION_HEADS = 32, KERNEL_ATTENTION_HEAD_DIM = 128 };
 
 /* A product with weights of a type, of so many tokens: launch_s + bytes of the weights / gbs, less
@@ -25,9 +26,10 @@ struct kernel_product {
 };
 
 /* Attention of so many tokens of one sequence over a window of so many cells, its own tokens'
- * included, with 32 query heads of 128 values. */
+ * included, with 32 query heads of `head_dim` values. */
 struct kernel_attention {
     enum tensor_type cache_type; /* of K */
+    uint32_t head_dim;           /* of K; 1 or more */
     uint32_t kv_heads;           /* 1 to 32 */
     uint32_t tokens;             /* 1 or more */
     uint64_t cells;              /* 1 or more */
@@ -36,7 +38,8 @@ struct kernel_attention {
 
 /* Other kernels of a step of so many tokens: launch_s + bytes / gbs, with program_task.bytes (for
  * TASK_DELTA_NET that is without state_bytes). TASK_NORM's rows serve for kernels without rows. Of
- * the host's own tasks embeddings and the storing of rows may have rows, too. */
+ * the host's own tasks embeddings and the storing of rows may have rows, too, and so may TASK_WAIT:
+ * what a kernel takes longer that waits for another queue. */
 struct kernel_other {
     enum task_kind kind; /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ..., TASK_EMBED */
     uint32_t tokens;     /* of one sequence; 1 or more */
@@ -59,6 +62,7 @@ struct kernel_table {
     double pace_inside_s, pace_behind_s;
     /* Before weights come beside other kernels; shares of kernels' time in which none come. */
     double ahead_lag_s, attention_alone, delta_net_alone;
+    double copy_s; /* of a copy on a queue of its own, beside its bytes; 0: the link's latency */
     struct kernel_product *products;
     struct kernel_attention *attentions;
     struct kernel_other *others;
@@ -74,6 +78,11 @@ int kernel_table_add_attention(struct kernel_table *table, struct kernel_attenti
                                struct error *err);
 int kernel_table_add_other(struct kernel_table *table, struct kernel_other row, struct error *err);
 int kernel_table_add_sum(struct kernel_table *table, struct kernel_sum row, struct error *err);
+
+/** Copies all but the sums over those of `to`, which has no rows, but maybe a name.
+ * @return 0, or -1 with `err` set (ERROR_MEMORY) */
+int kernel_table_copy_kernels(struct kernel_table *to, const struct kernel_table *from,
+                              struct error *err);
 
 /** Frees the rows; the name stays. */
 void kernel_table_clear(struct kernel_table *table);
@@ -95,7 +104,7 @@ double kernel_product_s(const struct kernel_table *table, const struct kernel_pr
 /**
  * Seconds of a kernel task by the table: between rows of the same kind and type times are
  * interpolated over tokens (and cells), beyond the last they grow with them; between numbers of KV
- * heads for a query head they are interpolated, too.
+ * heads for a query head they are interpolated, too. Of head dimensions the nearest one counts.
  *
  * @param task as the schedule `lopside` has it
  * @param cells of the task's window
@@ -106,8 +115,8 @@ double kernel_product_s(const struct kernel_table *table, const struct kernel_pr
 double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
                       double cells, struct kernel_gap *gap);
 
-/** Seconds of a task of the host's own; below 0 where the table has no row of its kind. */
-double kernel_table_host_s(const struct kernel_table *table, const struct program_task *task,
+/** Seconds of a task that is no kernel; below 0 where the table has no row of its kind. */
+double kernel_table_plain_s(const struct kernel_table *table, const struct program_task *task,
                            double bytes);
 
 /** Seconds of a sum of `bytes` a device; below 0 where there is no row of so many devices. */

@@ -52,7 +52,8 @@ static struct program_operand at_host(enum op_value value, uint32_t d)
 }
 
 /* With few tokens the rows of each layer have a place of their own on the host, which stores those
- * of all layers at the end of the step: so the step is not interrupted. */
+ * of all layers at the end of the step: so the step is not interrupted. They go on the compute
+ * queue, where nothing has to wait for them. */
 static bool keeps_rows(const struct lowering *lowering)
 {
     return lowering->own && !lowering->placement->attn_on_host &&
@@ -60,7 +61,7 @@ static bool keeps_rows(const struct lowering *lowering)
 }
 
 /* The heads of device `d` among those of all. */
-static void keep_rows(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
+static void keep_part(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
 {
     const struct placement *placement = lowering->placement;
     const struct model_layer *l = &lowering->model->layers[layer];
@@ -75,6 +76,21 @@ static void keep_rows(struct lowering *lowering, uint32_t layer, uint32_t d, cha
     op->to.row = l->n_head_kv * dim;
     op->to.first =
         dim * share_first(slices->rotation, slices->kv_heads, placement->device_count, d);
+}
+
+static void keep_rows(struct lowering *lowering, uint32_t layer, uint32_t d)
+{
+    struct program_task copy = lower_blocking_copy(TASK_KV_ROWS, d, (int)layer, 0);
+    uint64_t k, v;
+
+    placement_kv_row(lowering->placement, layer, d, &k, &v);
+    keep_part(lowering, layer, d, 'k');
+    if (v > 0)
+        keep_part(lowering, layer, d, 'v');
+    copy.bytes = lowering->step.tokens * 4.0 * (double)(k + v);
+    copy.blocking = false;
+    copy.queues = UINT64_C(1) << program_queue_compute(d);
+    lowering->rows.sent[d] = lower_add(lowering, copy);
 }
 
 /* New rows go to the host: the fork casts to a quantised cache type on the device
@@ -97,11 +113,8 @@ static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, ch
                                 : 4.0 * (double)(part == 'k' ? k : v));
     if (copy.bytes <= 0)
         return;
-    if (keeps_rows(lowering))
-        keep_rows(lowering, layer, d, part);
-    else
-        lower_op_copy(lowering, (int)layer, lower_at(lowering, d, rows), at_host(rows, d),
-                      part == 'k' ? k : v);
+    lower_op_copy(lowering, (int)layer, lower_at(lowering, d, rows), at_host(rows, d),
+                  part == 'k' ? k : v);
     if (!lowering->own) {
         lower_add(lowering, copy);
         return;
@@ -262,7 +275,12 @@ static void attend_on_host(struct lowering *lowering, uint32_t layer)
 
 static void send_rows(struct lowering *lowering, uint32_t layer)
 {
-    for (const char *part = "kv"; *part != '\0'; part++)
+    bool kept = keeps_rows(lowering);
+
+    for (uint32_t d = 0; kept && d < lowering->placement->device_count; d++)
+        if (lower_is_delivered(lowering, layer, d))
+            keep_rows(lowering, layer, d);
+    for (const char *part = "kv"; !kept && *part != '\0'; part++)
         for (uint32_t d = 0; d < lowering->placement->device_count; d++)
             if (lower_is_delivered(lowering, layer, d))
                 store_rows(lowering, layer, d, *part);
@@ -307,8 +325,7 @@ void lower_store_rows(struct lowering *lowering)
     await_sent(lowering);
 }
 
-/* Copies to the host follow each other on a device's queue, so the last one's end is that of all.
- */
+/* Copies of rows follow each other on a device's queue, so the last one's end is that of all. */
 void lower_store_last_rows(struct lowering *lowering)
 {
     double bytes = 0;

@@ -161,6 +161,8 @@ static const struct machine_field table_rows[] = {
      0, 1, false, 1, offsetof(struct kernel_table, attention_alone)},
     {NULL, "delta_net_alone", RATIO, "share", "of a delta net's time, likewise",
      0, 1, false, 1, offsetof(struct kernel_table, delta_net_alone)},
+    {NULL, "copy_us", TIME, "us", "of a copy on a queue of its own, beside its bytes",
+     0, US_MAX, false, 1e-6, offsetof(struct kernel_table, copy_s)},
 };
 
 static const struct machine_field product_rows[] = {

@@ -10,8 +10,8 @@
 
 /* Beyond any step, window and payload. */
 enum { TOKENS_MAX = 1 << 20 };
-enum { PRODUCT_OPTIONAL = 3 << 2, TABLE_OPTIONAL = 63 }; /* ahead_mib, held_gbs; all */
-static const int64_t cells_max = INT64_C(1) << 32, bytes_max = INT64_C(1) << 40;
+enum { PRODUCT_OPTIONAL = 3 << 2, TABLE_OPTIONAL = 127 }; /* ahead_mib, held_gbs; all */
+static const int64_t cells_max = INT64_C(1) << 32, bytes_max = INT64_C(1) << 40, dim_max = 4096;
 
 /* ---- keeping ---- */
 
@@ -92,7 +92,7 @@ static bool is_other(enum task_kind kind)
 {
     return (program_task_class(kind) == TASK_CLASS_KERNEL && !is_product(kind) &&
             kind != TASK_ATTENTION) ||
-           kind == TASK_EMBED || kind == TASK_KV_STORE;
+           kind == TASK_EMBED || kind == TASK_KV_STORE || kind == TASK_WAIT;
 }
 
 static int read_kind(const struct json_cursor *row, bool (*accepted)(enum task_kind),
@@ -178,18 +178,23 @@ static int read_attention(const struct json_cursor *row, struct kernel_table *ta
     const struct json_integer_rule rule = {"a number of cells", 1, cells_max};
     const struct json_integer_rule head_rule = {"a number of KV heads, of 32 query heads", 1,
                                                 KERNEL_ATTENTION_HEADS};
+    const struct json_integer_rule dim_rule = {"a number of values of a head", 1, dim_max};
     struct kernel_attention attention;
-    int64_t kv_heads, cells;
+    int64_t kv_heads, cells, head_dim = KERNEL_ATTENTION_HEAD_DIM;
 
-    if (machine_fields_refuse_unknown(row, kernel_attention_fields,
-                                      MACHINE_KEYS("cache", "kv_heads", "tokens", "cells"),
-                                      err) != 0 ||
+    if (machine_fields_refuse_unknown(
+            row, kernel_attention_fields,
+            MACHINE_KEYS("cache", "head_dim", "kv_heads", "tokens", "cells"), err) != 0 ||
         read_type(row, "cache", &attention.cache_type, err) != 0 ||
         json_input_integer(row, "kv_heads", &head_rule, &kv_heads, err) != 0 ||
         read_tokens(row, &attention.tokens, err) != 0 ||
         json_input_integer(row, "cells", &rule, &cells, err) != 0 ||
         read_times(row, kernel_attention_fields, 0, &attention, err) != 0)
         return -1;
+    if (json_object_get(row->value, "head_dim") != NULL &&
+        json_input_integer(row, "head_dim", &dim_rule, &head_dim, err) != 0)
+        return -1;
+    attention.head_dim = (uint32_t)head_dim;
     attention.kv_heads = (uint32_t)kv_heads;
     attention.cells = (uint64_t)cells;
     return kernel_table_add_attention(table, attention, err);
@@ -347,6 +352,8 @@ static int add_attention(json_t *rows, const struct kernel_attention *attention)
     json_t *row = json_object();
     int failed = add_word(row, "cache", tensor_type_info(attention->cache_type)->name);
 
+    if (attention->head_dim != KERNEL_ATTENTION_HEAD_DIM)
+        failed |= add_count(row, "head_dim", attention->head_dim);
     failed |= add_count(row, "kv_heads", attention->kv_heads);
     failed |= add_count(row, "tokens", attention->tokens);
     failed |= add_count(row, "cells", attention->cells);

@@ -231,7 +231,7 @@ static double host_s(const struct timing *timing, const struct program_task *tas
 {
     for (uint32_t d = 0; d < timing->placement->device_count; d++) {
         double time_s =
-            timing->tables[d] != NULL ? kernel_table_host_s(timing->tables[d], task, bytes) : -1;
+            timing->tables[d] != NULL ? kernel_table_plain_s(timing->tables[d], task, bytes) : -1;
 
         if (time_s >= 0)
             return time_s;
@@ -355,6 +355,32 @@ static void time_collective(const struct timing *timing, const struct program_ta
     engine_task->flow_bytes = measured_s >= 0 ? 0 : timing_flow_bytes(timing, task, task->bytes);
 }
 
+static bool is_on_compute_queue(const struct program_task *task)
+{
+    return task->device >= 0 &&
+           task->queues == UINT64_C(1) << program_queue_compute((uint32_t)task->device);
+}
+
+static double copy_latency_s(const struct timing *timing, const struct program_task *task)
+{
+    const struct kernel_table *table = timing->tables[task->device];
+
+    if (task->kind == TASK_PEER)
+        return timing->peer_latency_s[task->device][task->peer];
+    return table != NULL && table->copy_s > 0 && !is_on_compute_queue(task)
+               ? table->copy_s
+               : timing->device_latency_s[task->device];
+}
+
+/* What a device's next kernel takes longer because it waits for another queue. */
+static double wait_s(const struct timing *timing, const struct program_task *task)
+{
+    if (task->kind != TASK_WAIT || !is_on_compute_queue(task) ||
+        timing->tables[task->device] == NULL)
+        return 0;
+    return fmax(0, kernel_table_plain_s(timing->tables[task->device], task, 0));
+}
+
 static void time_task(const struct timing *timing, const struct program_task *task,
                       struct program_cells cells, struct kernel_gap *gaps,
                       struct engine_task *engine_task)
@@ -369,9 +395,7 @@ static void time_task(const struct timing *timing, const struct program_task *ta
         engine_task->work_s = kernel_s(timing, task, n, gaps);
         break;
     case TASK_CLASS_COPY:
-        engine_task->work_s = task->kind == TASK_PEER
-                                  ? timing->peer_latency_s[task->device][task->peer]
-                                  : timing->device_latency_s[task->device];
+        engine_task->work_s = copy_latency_s(timing, task);
         if (task->row_bytes > 0)
             engine_task->work_s +=
                 bytes / task->row_bytes * timing->device_link[task->device]->row_s;
@@ -383,7 +407,7 @@ static void time_task(const struct timing *timing, const struct program_task *ta
             kernel_gap_pass(&gaps[d], engine_task->work_s, 0);
         break;
     default:
-        engine_task->work_s = 0;
+        engine_task->work_s = wait_s(timing, task);
     }
 }
 

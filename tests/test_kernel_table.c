@@ -26,7 +26,7 @@ static void add_product(enum task_kind kind, enum tensor_type type, uint32_t tok
 
 static void add_attention(enum tensor_type type, uint32_t tokens, uint64_t cells, double time_s)
 {
-    const struct kernel_attention row = {type, 8, tokens, cells, time_s};
+    const struct kernel_attention row = {type, 128, 8, tokens, cells, time_s};
 
     ck_assert_int_eq(kernel_table_add_attention(&table, row, NULL), 0);
 }

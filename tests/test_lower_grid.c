@@ -446,6 +446,8 @@ START_TEST(each_host_layer_delivers_its_heads_to_each_device_that_has_some)
     struct grid_case grid = open_case(_i);
     uint32_t windows = 0, rows = 0, splits = 0, stores = 0;
     uint32_t expected = 0, layers = 0;
+    /* Those of few tokens are stored together. */
+    bool kept = is_own(&grid) && !grid.c.placement->attn_on_host && grid.program->tokens <= 8;
 
     for (size_t i = 0; i < grid.program->task_count; i++) {
         const struct program_task *task = &grid.program->tasks[i];
@@ -453,7 +455,7 @@ START_TEST(each_host_layer_delivers_its_heads_to_each_device_that_has_some)
             task->layer >= 0 && !model_layer_has_kv(&grid.c.model->layers[task->layer]);
 
         windows += task->kind == TASK_KV_WINDOW;
-        rows += task->kind == TASK_KV_ROWS;
+        rows += task->kind == TASK_KV_ROWS ? task->op_count : 0;
         stores += task->kind == TASK_KV_STORE;
         splits += task->kind == TASK_SPLIT && !recurrent ? task->launches : 0;
     }
@@ -465,7 +467,7 @@ START_TEST(each_host_layer_delivers_its_heads_to_each_device_that_has_some)
     }
     ck_assert_uint_eq(windows, expected);
     ck_assert_uint_eq(rows, expected);
-    ck_assert_uint_eq(stores, layers);
+    ck_assert_uint_eq(stores, kept && layers > 0 ? 1 : layers);
     ck_assert_uint_eq(splits, is_own(&grid) ? 0 : 2 * layers);
     close_case(&grid);
 }

@@ -52,14 +52,13 @@ static bool waits_before(const struct program *program, int device, size_t on, s
 static const struct {
     const char *machine, *flags;
     int syncs;
-    uint32_t launches; /* of graphs: one for each run between inputs */
 } device_plans[] = {
-    {ONE_CARD, OWN "-sm none", 1, 1},
-    {PLAN_CASES_DESKTOP, OWN, 2, 2},
-    {PLAN_CASES_DESKTOP, OWN "-sm tensor", 2, 1},
-    {PLAN_CASES_DESKTOP, OWN "-sm tensor -as 1/0 -ctk q8_0", 2, 1},
-    {"4x RTX 3090@gen4x8", OWN, 4, 4},
-    {"4x RTX 3090@gen4x8", OWN "-sm tensor", 4, 1},
+    {ONE_CARD, OWN "-sm none", 1},
+    {PLAN_CASES_DESKTOP, OWN, 2},
+    {PLAN_CASES_DESKTOP, OWN "-sm tensor", 2},
+    {PLAN_CASES_DESKTOP, OWN "-sm tensor -as 1/0 -ctk q8_0", 2},
+    {"4x RTX 3090@gen4x8", OWN, 4},
+    {"4x RTX 3090@gen4x8", OWN "-sm tensor", 4},
 };
 
 START_TEST(nothing_blocks_between_the_embeddings_and_the_end_when_all_is_on_devices)
@@ -86,7 +85,7 @@ START_TEST(nothing_blocks_between_the_embeddings_and_the_end_when_all_is_on_devi
 }
 END_TEST
 
-START_TEST(a_run_between_inputs_is_one_launch_over_sums_waits_and_copies_between_devices)
+START_TEST(a_step_is_one_launch_over_inputs_sums_waits_and_copies)
 {
     for (int rebuild = 0; rebuild < 2; rebuild++) {
         struct lowered l = lowered_open(LLAMA, device_plans[_i].machine, device_plans[_i].flags,
@@ -95,13 +94,11 @@ START_TEST(a_run_between_inputs_is_one_launch_over_sums_waits_and_copies_between
 
         for (size_t i = 0; i < l.program->task_count; i++) {
             const struct program_task *task = &l.program->tasks[i];
-            enum task_class class = program_task_class(task->kind);
 
-            if (class == TASK_CLASS_KERNEL || class == TASK_CLASS_COLLECTIVE ||
-                task->kind == TASK_PEER)
+            if (program_task_class(task->kind) != TASK_CLASS_HOST && task->kind != TASK_SYNC)
                 launches += task->launches;
         }
-        ck_assert_uint_eq(launches, device_plans[_i].launches);
+        ck_assert_uint_eq(launches, 1);
         lowered_close(&l);
     }
 }
@@ -132,7 +129,6 @@ START_TEST(the_inputs_of_a_device_are_one_task_on_its_compute_queue)
     ck_assert(!task->blocking);
     ck_assert_uint_eq(task->queues, UINT64_C(1)
                                         << program_queue_compute((uint32_t)inputs[_i].device));
-    ck_assert_uint_eq(task->launches, inputs[_i].copies);
     ck_assert_uint_eq(task->op_count, inputs[_i].copies);
     ck_assert_double_eq(task->bytes, inputs[_i].bytes);
     for (size_t i = index + 1; i < l.program->task_count; i++)
@@ -300,7 +296,7 @@ END_TEST
 
 START_TEST(new_rows_go_into_the_window_on_the_device_and_to_the_host_beside_attention)
 {
-    struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, decode);
+    struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, prefill);
     const struct program *program = l.program;
 
     for (int layer = 0; layer < 32; layer++)
@@ -321,8 +317,49 @@ START_TEST(new_rows_go_into_the_window_on_the_device_and_to_the_host_beside_atte
                               UINT64_C(1) << program_queue_copy_out((uint32_t)device));
             ck_assert(lowered_depends_on(program, rows, rope));
             ck_assert_double_eq(program->tasks[rows].bytes,
-                                4.0 * 128 * l.c.placement->slices[layer].kv_heads[device]);
+                                512 * 4.0 * 128 * l.c.placement->slices[layer].kv_heads[device]);
         }
+    lowered_close(&l);
+}
+END_TEST
+
+START_TEST(rows_of_few_tokens_interrupt_nothing_and_are_stored_at_the_end)
+{
+    struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, decode);
+    const struct program *program = l.program;
+    size_t store = find(program, TASK_KV_STORE, PROGRAM_AT_HOST, -1);
+    uint32_t devices = 0, stores = 0;
+
+    for (int layer = 0; layer < 32; layer++)
+        for (int device = 0; device < 2; device++) {
+            const struct program_task *task;
+            size_t rows;
+
+            if (!placement_has_layer(l.c.placement, (uint32_t)layer, (uint32_t)device))
+                continue;
+            rows = find(program, TASK_KV_ROWS, device, layer);
+            task = &program->tasks[rows];
+            ck_assert(!task->blocking);
+            ck_assert_uint_eq(task->queues, UINT64_C(1) << program_queue_compute((uint32_t)device));
+            ck_assert_uint_eq(task->dependency_count, 0);
+            ck_assert_uint_eq(task->op_count, 2);
+            ck_assert_double_eq(task->bytes,
+                                2 * 4.0 * 128 * l.c.placement->slices[layer].kv_heads[device]);
+            ck_assert_uint_gt(rows, find(program, TASK_ROPE, device, layer));
+            ck_assert_uint_lt(rows, find(program, TASK_ATTENTION, device, layer));
+            if (layer == 31 ||
+                !placement_has_layer(l.c.placement, (uint32_t)layer + 1, (uint32_t)device)) {
+                ck_assert(lowered_depends_on(program, store, rows));
+                devices++;
+            }
+        }
+    ck_assert_uint_eq(program->tasks[store].dependency_count, devices);
+    ck_assert(program->tasks[store].blocking);
+    for (uint32_t i = 0; i < program->tasks[store].op_count; i++)
+        stores += program->ops[program->tasks[store].op_first + i].kind == OP_STORE;
+    ck_assert_uint_eq(stores, 2 * 32);
+    for (size_t i = 1; i < store; i++)
+        ck_assert(!program->tasks[i].blocking);
     lowered_close(&l);
 }
 END_TEST
@@ -331,7 +368,7 @@ END_TEST
  * its next K only when the ones before have left. */
 START_TEST(rows_are_stored_a_layer_later_and_not_overwritten_before)
 {
-    struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, decode);
+    struct lowered l = lowered_open(LLAMA, PLAN_CASES_DESKTOP, caches[_i].flags, prefill);
     const struct program *program = l.program;
 
     for (int layer = 0; layer < 32; layer++) {
@@ -541,9 +578,8 @@ int main(void)
     tcase_add_loop_test(order,
                         nothing_blocks_between_the_embeddings_and_the_end_when_all_is_on_devices, 0,
                         COUNT(device_plans));
-    tcase_add_loop_test(
-        order, a_run_between_inputs_is_one_launch_over_sums_waits_and_copies_between_devices, 0,
-        COUNT(device_plans));
+    tcase_add_loop_test(order, a_step_is_one_launch_over_inputs_sums_waits_and_copies, 0,
+                        COUNT(device_plans));
     tcase_add_loop_test(order, the_inputs_of_a_device_are_one_task_on_its_compute_queue, 0,
                         COUNT(inputs));
     tcase_add_loop_test(kernels, products_of_one_input_and_type_are_one_launch_of_up_to_8_tokens, 0,
@@ -556,6 +592,8 @@ int main(void)
     tcase_add_loop_test(host,
                         new_rows_go_into_the_window_on_the_device_and_to_the_host_beside_attention,
                         0, COUNT(caches));
+    tcase_add_loop_test(host, rows_of_few_tokens_interrupt_nothing_and_are_stored_at_the_end, 0,
+                        COUNT(caches));
     tcase_add_loop_test(host, rows_are_stored_a_layer_later_and_not_overwritten_before, 0,
                         COUNT(caches));
     tcase_add_test(host, only_what_the_host_attends_with_is_waited_for);

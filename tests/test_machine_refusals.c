@@ -315,7 +315,7 @@ static const struct {
      MORE(KERNELS(CARD "{'other': [{'kind': 'matmul', 'tokens': 1, 'launch_us': 2.5, 'gbs': 9}]}")),
      5, 54,
      "kernels[\"GeForce RTX 4070\"].other[0].kind: \"matmul\" is not a kind of task here; known: "
-     "norm, router, rope, delta-net, glu and add"},
+     "embed, kv-store, wait, norm, router, rope, delta-net, glu and add"},
     {"a sum over one device",
      MORE(KERNELS(CARD "{'sums': [{'devices': 1, 'bytes': 40960, 'us': 5.2}]}")), 5, 56,
      "kernels[\"GeForce RTX 4070\"].sums[0].devices: 1 is not a number of devices; a whole number "
