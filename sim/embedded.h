@@ -14,6 +14,7 @@
     FILE(machine_rtx4070_rtx3060_json, "sim/data/machines/rtx4070-gen4x16+rtx3060-gen3x4.json")    \
     FILE(machine_rtx4070_json, "sim/data/machines/rtx4070-gen4x16.json")                           \
     FILE(machine_h200_x2_json, "sim/data/machines/h200-x2.json")                                   \
+    FILE(machine_h200_x2_host_json, "sim/data/machines/h200-x2-host.json")                         \
     FILE(machine_h200_json, "sim/data/machines/h200.json")
 
 #define EMBEDDED_DECLARE(symbol, path)                                                             \

@@ -23,6 +23,7 @@ int kernel_fit_product(struct kernel_table *table, struct kernel_product *row,
 
 #include <math.h>
 #include <nlopt.h>
+#include <stdlib.h>
 
 /* Launch in us, logarithms of rates in GB/s, then what products have in common. */
 enum { LAUNCH, GBS, PLAIN_COUNT, HELD = PLAIN_COUNT, ROW_COUNT };
@@ -35,6 +36,7 @@ struct fit {
     struct kernel_table *table;
     struct kernel_product *row;
     const struct kernel_fit_sample *samples;
+    const double *weights;
     size_t count;
 };
 
@@ -65,6 +67,7 @@ static double loss(unsigned n, const double *x, double *gradient, void *data)
         kernel_gap_pass(&gap, sample->attention_s, fit->table->attention_alone);
         kernel_gap_pass(&gap, sample->delta_net_s, fit->table->delta_net_alone);
         sum +=
+            fit->weights[i] *
             fabs(log(kernel_product_s(fit->table, fit->row, &gap, sample->bytes) / sample->time_s));
     }
     return sum;
@@ -91,12 +94,22 @@ static double minimise(struct fit *fit, unsigned n, double *x)
     return least;
 }
 
-int kernel_fit_product(struct kernel_table *table, struct kernel_product *row,
-                       const struct kernel_fit_sample *samples, size_t count, double gbs,
-                       bool common, struct error *err)
+/* All samples of as many bytes count as one. */
+static void weigh(const struct kernel_fit_sample *samples, size_t count, double *weights)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t alike = 0;
+
+        for (size_t j = 0; j < count; j++)
+            alike += samples[j].bytes == samples[i].bytes;
+        weights[i] = 1.0 / (double)alike;
+    }
+}
+
+static int fit_row(struct fit fit, double gbs, bool common, struct error *err)
 {
     static const double launches_us[] = {2, 4, 8}, lags_us[] = {0.5, 1.5, 3};
-    struct fit fit = {table, row, samples, count};
+    const struct kernel_product *row = fit.row;
     unsigned n = row->ahead_bytes <= 0 ? PLAIN_COUNT : common ? COUNT : ROW_COUNT;
     double best[COUNT], least = -1;
 
@@ -116,6 +129,21 @@ int kernel_fit_product(struct kernel_table *table, struct kernel_product *row,
                          row->tokens);
     take(&fit, n, best);
     return 0;
+}
+
+int kernel_fit_product(struct kernel_table *table, struct kernel_product *row,
+                       const struct kernel_fit_sample *samples, size_t count, double gbs,
+                       bool common, struct error *err)
+{
+    double *weights = malloc((count + 1) * sizeof *weights);
+    int status;
+
+    if (weights == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for the weights of samples");
+    weigh(samples, count, weights);
+    status = fit_row((struct fit){table, row, samples, weights, count}, gbs, common, err);
+    free(weights);
+    return status;
 }
 
 #endif

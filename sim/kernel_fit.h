@@ -18,12 +18,13 @@ struct kernel_fit_sample {
 
 /**
  * Finds launch_s and gbs of `row`, and held_gbs where its ahead_bytes are above 0, so that the sum
- * of |log(predicted / measured)| is least: a shape that is unlike the others moves nothing.
+ * of |log(predicted / measured)| is least, in which all samples of as many bytes count as one: a
+ * shape that is unlike the others moves nothing, and one that is there more often no more.
  *
  * @param table has how weights come beside other kernels: ahead_lag_s, attention_alone and
  *              delta_net_alone, which are looked for as well with `common`
  * @param gbs   a bandwidth to begin with
- * @return 0, or -1 with `err` set (ERROR_UNSUPPORTED in a build without NLopt)
+ * @return 0, or -1 with `err` set (ERROR_UNSUPPORTED in a build without NLopt, ERROR_MEMORY)
  */
 int kernel_fit_product(struct kernel_table *table, struct kernel_product *row,
                        const struct kernel_fit_sample *samples, size_t count, double gbs,

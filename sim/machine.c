@@ -18,6 +18,7 @@
     BUILTIN("rtx4070-gen4x16+rtx3060-gen3x4", machine_rtx4070_rtx3060_json)                        \
     BUILTIN("rtx4070-gen4x16", machine_rtx4070_json)                                               \
     BUILTIN("h200-x2", machine_h200_x2_json)                                                       \
+    BUILTIN("h200-x2-host", machine_h200_x2_host_json)                                             \
     BUILTIN("h200", machine_h200_json)
 
 static const char *const builtin_names[] = {

@@ -22,9 +22,10 @@
  *   collective        {latency_us, ratio}
  *   families          {"ada": {memory_ratio, ...}}: changes of sim/data/families.json
  *   memory            {context_mib, collective_mib}, per device
- *   kernels           {"NVIDIA H200": {step_us, pace_inside_us, pace_behind_us,
- *                     products: [{kind, type, tokens, launch_us, gbs, ahead_mib}],
- *                     attention: [{cache, kv_heads, tokens, cells, us}],
+ *   kernels           {"NVIDIA H200": {step_us, pace_inside_us, pace_behind_us, ahead_lag_us,
+ *                     attention_alone, delta_net_alone, copy_us,
+ *                     products: [{kind, type, tokens, launch_us, gbs, ahead_mib, held_gbs}],
+ *                     attention: [{cache, head_dim 128, kv_heads, tokens, cells, us}],
  *                     other: [{kind, tokens, launch_us, gbs}], sums: [{devices, bytes, us}]}}:
  *                     what was measured of our own runtime's kernels on a GPU, by the name that
  *                     devices have in gpu; kinds are those of tasks, docs/time-model.md, "Kernel

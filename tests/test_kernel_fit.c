@@ -106,6 +106,26 @@ START_TEST(a_launch_unlike_the_others_moves_nothing)
 }
 END_TEST
 
+/* Many launches of one shape that take twice as long as the others say. */
+START_TEST(a_shape_that_is_there_often_counts_as_one)
+{
+    struct kernel_product row = {.kind = TASK_MATMUL, .tokens = 1, .ahead_bytes = 23e6};
+    struct kernel_table table = table_made;
+    size_t others;
+
+    make_samples();
+    others = sample_count;
+    for (; sample_count < SAMPLES_MAX; sample_count++) {
+        samples[sample_count] = samples[3];
+        samples[sample_count].bytes = 150e6;
+        samples[sample_count].time_s = 70e-6;
+    }
+    ck_assert_int_eq(kernel_fit_product(&table, &row, samples, sample_count, 4000, false, NULL), 0);
+    sample_count = others;
+    ck_predicts(&table, &row, SIZE_MAX, 0.03);
+}
+END_TEST
+
 #else
 
 START_TEST(without_nlopt_nothing_is_fitted)
@@ -134,6 +154,7 @@ int main(void)
     tcase_add_test(tcase, launches_are_found_again_from_their_times);
     tcase_add_test(tcase, what_products_have_in_common_stays_when_a_row_is_fitted);
     tcase_add_test(tcase, a_launch_unlike_the_others_moves_nothing);
+    tcase_add_test(tcase, a_shape_that_is_there_often_counts_as_one);
 #else
     tcase_add_test(tcase, without_nlopt_nothing_is_fitted);
 #endif

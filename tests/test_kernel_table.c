@@ -276,6 +276,63 @@ START_TEST(a_product_takes_its_launch_at_least)
 }
 END_TEST
 
+START_TEST(weights_come_late_and_not_beside_all_of_attention)
+{
+    double full_s = 2e-6 + weight_bytes / 400e9;
+    struct program_task rope = {.kind = TASK_ROPE, .kernels = 1, .tokens = 1, .bytes = 0};
+    struct kernel_gap gap = {.s = 0};
+    double rope_s;
+
+    load_ahead();
+    table.ahead_lag_s = 1.5e-6;
+    kernel_gap_pass(&gap, 1e-6, 0);
+    ck_near(time_behind(&gap, 1), full_s); /* nothing has come yet */
+    kernel_gap_pass(&gap, 11e-6, 0);
+    ck_near(time_behind(&gap, 1), full_s - 9.5e-6);
+    kernel_gap_pass(&gap, 11e-6, 0.5);
+    ck_near(time_behind(&gap, 1), full_s - 4e-6);
+    table.attention_alone = 0.75; /* with what heads go through before */
+    table.ahead_lag_s = 0;
+    rope_s = kernel_table_s(&table, &rope, 0, &gap);
+    ck_assert_double_gt(rope_s, 0);
+    ck_near(time_behind(&gap, 1), full_s - rope_s / 4);
+}
+END_TEST
+
+START_TEST(weights_that_are_there_take_their_time_too)
+{
+    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 2e-6, 400, 10e6, 1000};
+    struct kernel_gap gap = {.s = 0};
+    struct program_task task = product(1, 1);
+
+    ck_assert_int_eq(kernel_table_add_product(&table, row, NULL), 0);
+    kernel_gap_pass(&gap, 400e-6, 0);
+    ck_near(time_behind(&gap, 1), 2e-6 + (weight_bytes - 10e6) / 400e9);
+    task.rows = 1024;
+    kernel_gap_pass(&gap, 400e-6, 0);
+    ck_near(kernel_table_s(&table, &task, 0, &gap), 2e-6 + weight_bytes / 4 / 1000e9);
+}
+END_TEST
+
+START_TEST(kernels_are_copied_without_sums)
+{
+    const struct kernel_sum sum = {2, 32768, 3e-6};
+    struct kernel_table copy = {.gpu = "another"};
+
+    load_ahead();
+    table.copy_s = 5e-6;
+    ck_assert_int_eq(kernel_table_add_sum(&table, sum, NULL), 0);
+    ck_assert_int_eq(kernel_table_copy_kernels(&copy, &table, NULL), 0);
+    ck_assert_str_eq(copy.gpu, "another");
+    ck_assert_uint_eq(copy.product_count, table.product_count);
+    ck_assert_uint_eq(copy.attention_count, table.attention_count);
+    ck_assert_uint_eq(copy.other_count, table.other_count);
+    ck_assert_uint_eq(copy.sum_count, 0);
+    ck_assert_double_eq(copy.copy_s, 5e-6);
+    kernel_table_clear(&copy);
+}
+END_TEST
+
 START_TEST(products_that_load_nothing_ahead_are_as_other_kernels)
 {
     struct program_task floats = product(1, 1);
@@ -358,7 +415,7 @@ END_TEST
 /* Four times as many KV heads take 40 us more. */
 START_TEST(between_numbers_of_kv_heads_time_goes_evenly)
 {
-    const struct kernel_attention all = {TENSOR_TYPE_F16, 32, 1, 4096, 64e-6};
+    const struct kernel_attention all = {TENSOR_TYPE_F16, 128, 32, 1, 4096, 64e-6};
 
     ck_near(time_of(attention(1, 32, 32, 128), 4096), 24e-6); /* one number was measured */
     ck_assert_int_eq(kernel_table_add_attention(&table, all, NULL), 0);
@@ -368,6 +425,21 @@ START_TEST(between_numbers_of_kv_heads_time_goes_evenly)
     ck_near(time_of(attention(1, 32, 8, 128), 4096), 24e-6);
     ck_near(time_of(attention(1, 32, 4, 128), 4096), 24e-6);
     ck_near(time_of(attention(1, 32, 32, 128), 8192), 128e-6);
+}
+END_TEST
+
+/* Heads of 256 values take 60 us where as many multiply-adds with heads of 128 take 24. */
+START_TEST(the_nearest_head_dimension_counts)
+{
+    const struct kernel_attention wide = {TENSOR_TYPE_F16, 256, 8, 1, 4096, 60e-6};
+
+    ck_near(time_of(attention(1, 32, 8, 256), 2048), 24e-6);
+    ck_assert_int_eq(kernel_table_add_attention(&table, wide, NULL), 0);
+    ck_near(time_of(attention(1, 32, 8, 256), 4096), 60e-6);
+    ck_near(time_of(attention(1, 32, 8, 512), 2048), 60e-6);
+    ck_near(time_of(attention(1, 32, 8, 192), 4096), 60e-6); /* the first row's, below it */
+    ck_near(time_of(attention(1, 32, 8, 128), 4096), 24e-6);
+    ck_near(time_of(attention(1, 32, 8, 64), 8192), 24e-6);
 }
 END_TEST
 
@@ -659,6 +731,66 @@ START_TEST(a_slowed_device_is_held_up_behind_each_kernel)
 }
 END_TEST
 
+/* Embeddings, and what a device takes longer that waits for another queue. */
+START_TEST(the_hosts_own_work_and_waits_have_their_rows)
+{
+    const struct kernel_other embed = {TASK_EMBED, 1, 3e-6, 2}, wait = {TASK_WAIT, 1, 9e-6, 1e5};
+    struct machine *machine = open_profile();
+    struct kernel_table *measured = &machine->kernel_tables[0];
+    struct setting s;
+
+    measured->step_s = 7e-6;
+    ck_assert_int_eq(kernel_table_add_other(measured, embed, NULL), 0);
+    ck_assert_int_eq(kernel_table_add_other(measured, wait, NULL), 0);
+    s = open_setting(machine, PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q8_0");
+    ck_near(engine_schedule_tasks(s.timed->schedule)[0].issue_s,
+            2 * 7e-6 + 3e-6 + s.timed->program->tasks[0].bytes / 2e9);
+    for (size_t i = 0; i < s.timed->program->task_count; i++) {
+        const struct program_task *task = &s.timed->program->tasks[i];
+
+        if (task->kind == TASK_WAIT)
+            ck_near(engine_schedule_tasks(s.timed->schedule)[i].work_s, 9e-6);
+    }
+    close_setting(s);
+}
+END_TEST
+
+START_TEST(a_window_takes_what_was_measured_beside_its_bytes)
+{
+    struct plan plan = plan_default();
+    const struct program_step step = {.tokens = 1, .outputs = 1, .sync = true};
+    struct setting s = {.machine = open_profile()};
+    struct error err = {0};
+    size_t windows = 0, waits = 0;
+
+    s.machine->kernel_tables[0].copy_s = 6e-6;
+    plan.split = PLAN_SPLIT_NONE;
+    plan.schedule = PLAN_SCHEDULE_LOPSIDE;
+    plan.kv_on_host = plan.kv_pinned = true;
+    s.model = model_from_catalogue("qwen3-0.6b:Q8_0", &err);
+    s.placement = placement_new(s.model, s.machine, &plan, 4096, &err);
+    ck_assert_msg(s.placement != NULL, "%s", err.text);
+    s.timing = timing_new(s.placement, &err);
+    s.timed = timed_program_new(s.timing, step, program_cells_at(s.placement, 1000), &err);
+    ck_assert_msg(s.timed != NULL, "%s", err.text);
+    for (size_t i = 0; i < s.timed->program->task_count; i++) {
+        const struct program_task *task = &s.timed->program->tasks[i];
+        double work_s = engine_schedule_tasks(s.timed->schedule)[i].work_s;
+
+        if (task->kind == TASK_KV_WINDOW) {
+            ck_near(work_s, 6e-6);
+            windows++;
+        } else if (task->kind == TASK_KV_ROWS || task->kind == TASK_INPUT) {
+            ck_assert_double_ne(work_s, 6e-6); /* on the compute queue, by a kernel */
+        }
+        waits += task->kind == TASK_WAIT;
+    }
+    ck_assert_uint_eq(windows, 2 * 28);
+    ck_assert_uint_gt(waits, 0);
+    close_setting(s);
+}
+END_TEST
+
 START_TEST(types_that_were_not_measured_are_timed_as_before)
 {
     struct setting s = open_setting(open_profile(), PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q4_K_M");
@@ -728,6 +860,10 @@ static Suite *suite(void)
     tcase_add_test(kernels, weights_come_while_other_kernels_run);
     tcase_add_test(kernels, a_product_takes_its_launch_at_least);
     tcase_add_test(kernels, products_that_load_nothing_ahead_are_as_other_kernels);
+    tcase_add_test(kernels, weights_come_late_and_not_beside_all_of_attention);
+    tcase_add_test(kernels, weights_that_are_there_take_their_time_too);
+    tcase_add_test(kernels, kernels_are_copied_without_sums);
+    tcase_add_test(kernels, the_nearest_head_dimension_counts);
     tcase_add_test(kernels, attention_of_the_measured_shape_takes_the_measured_time);
     tcase_add_test(kernels, between_windows_and_tokens_time_goes_evenly);
     tcase_add_test(kernels, beyond_the_largest_window_and_tokens_attention_grows_with_them);
@@ -750,6 +886,8 @@ static Suite *suite(void)
     tcase_add_test(use, our_own_schedule_is_timed_by_the_tables);
     tcase_add_test(use, windows_that_grow_are_timed_anew_by_the_tables);
     tcase_add_test(use, a_step_has_what_products_load_ahead);
+    tcase_add_test(use, the_hosts_own_work_and_waits_have_their_rows);
+    tcase_add_test(use, a_window_takes_what_was_measured_beside_its_bytes);
     tcase_add_test(use, a_slowed_device_is_held_up_behind_each_kernel);
     tcase_add_test(use, types_that_were_not_measured_are_timed_as_before);
     tcase_add_test(use, schedules_of_others_are_never_timed_by_the_tables);

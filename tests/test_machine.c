@@ -247,7 +247,7 @@ START_TEST(every_built_in_profile_opens_in_every_variant)
         }
         machine_free(stock);
     }
-    ck_assert_uint_eq(count, 4);
+    ck_assert_uint_eq(count, 5);
 }
 END_TEST
 

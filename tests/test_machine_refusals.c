@@ -444,7 +444,7 @@ START_TEST(an_unknown_name_is_refused_with_the_built_in_ones)
     ck_assert_ptr_null(machine_open("rtx4079", NULL, &err));
     ck_assert_int_eq(err.code, ERROR_IO);
     ck_assert_str_eq(err.text, "\"rtx4079\" is neither a built-in machine nor a file; built in: "
-                               "rtx4070-gen4x16+rtx3060-gen3x4, rtx4070-gen4x16, h200-x2 and h200");
+                               "rtx4070-gen4x16+rtx3060-gen3x4, rtx4070-gen4x16, h200-x2, h200-x2-host and h200");
 }
 END_TEST
 

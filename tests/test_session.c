@@ -1,5 +1,6 @@
 /* Sessions and the cells of their caches. */
 #include <check.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -251,6 +252,33 @@ START_TEST(a_slot_that_was_cut_goes_on_as_if_the_rest_had_never_been)
 }
 END_TEST
 
+/* Of models that look back at all and at a window, and with states. */
+START_TEST(a_filled_slot_goes_on_behind_tokens_that_nothing_was_computed_of)
+{
+    static const char *const kinds[] = {"tiny-llama", "tiny-gemma4", "tiny-qwen35"};
+    static const uint32_t ids[] = {5, 9, 2};
+    struct error err = {0};
+    struct session *session;
+
+    open_model(kinds[_i], 256);
+    session = open_session(0);
+    ck_assert_msg(session_fill(session, 1, 200, &err) == 0, "%s", err.text);
+    ck_assert_uint_eq(session_length(session, 0), 200);
+    ck_assert_int_eq(session_fill(session, 1, 100, &err), 0); /* it has more */
+    ck_assert_uint_eq(session_length(session, 0), 200);
+    ck_assert_msg(decode(session, ids, 3, &err) == 0, "%s", err.text);
+    ck_assert_uint_eq(session_length(session, 0), 203);
+    for (uint32_t i = 0; i < source.model->n_vocab; i++)
+        ck_assert(isfinite(session_logits(session, 0)[i]));
+    ck_assert_int_eq(session_truncate(session, 0, 0, &err), 0);
+    ck_assert_int_eq(session_fill(session, 1, 256, &err), 0);
+    ck_assert_int_eq(session_fill(session, 1, 257, &err), -1);
+    ck_assert_int_eq(err.code, ERROR_USAGE);
+    session_free(session);
+    close_model();
+}
+END_TEST
+
 START_TEST(a_shift_of_more_than_there_is_is_refused)
 {
     struct error err = {0};
@@ -335,6 +363,8 @@ int main(void)
     tcase_add_loop_test(sessions, tokens_that_were_undone_leave_no_trace, 0, 3);
     tcase_add_loop_test(sessions, devices_pick_the_token_of_the_largest_logit, 0, 3);
     tcase_add_loop_test(sessions, a_slot_that_was_cut_goes_on_as_if_the_rest_had_never_been, 0, 3);
+    tcase_add_loop_test(sessions, a_filled_slot_goes_on_behind_tokens_that_nothing_was_computed_of,
+                        0, 3);
     tcase_add_test(sessions, a_shift_of_more_than_there_is_is_refused);
     tcase_add_test(sessions, a_shifted_context_still_knows_what_was_dropped);
     tcase_add_test(sessions, the_lower_id_wins_among_equal_logits_and_nan_never_does);
