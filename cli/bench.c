@@ -373,6 +373,13 @@ static void note_rules(struct run *run, struct bench_result *result)
     run->warned_rules |= result->rules;
 }
 
+/* What is measured takes its time, so each row is there when it is; a table's columns are known at
+ * its end. */
+static bool prints_at_once(const struct run *run)
+{
+    return run->options->measure.wanted && run->output.format != BENCH_MARKDOWN;
+}
+
 static int run_test(struct run *run, struct bench_result result, const struct bench_draft *draft,
                     struct test test, struct error *err)
 {
@@ -409,6 +416,8 @@ static int run_test(struct run *run, struct bench_result result, const struct be
             *slot = result;
             bench_columns_note(&run->output.columns, slot);
             run->result_count++;
+            if (prints_at_once(run))
+                bench_output_row(&run->output, slot);
         }
     }
     placement_free(placement);
@@ -576,14 +585,14 @@ static int run_all(struct run *run, struct error *err)
     if (run->machines[combinations] == NULL)
         return -1;
     run->output.machine = run->machines[combinations];
+    bench_output_begin(&run->output);
     for (size_t c = 0; c < combinations; c++)
         run_combination(run, c);
     if (!run->options->no_default && !run->some_refused && !run->options->measure.wanted)
         run_default(run, run->machines[combinations]);
     if (run->options->progress || (isatty(STDERR_FILENO) != 0 && time(NULL) > run->began))
         fputs("\r\033[K", stderr);
-    bench_output_begin(&run->output);
-    for (size_t i = 0; i < run->result_count; i++)
+    for (size_t i = 0; i < run->result_count && !prints_at_once(run); i++)
         bench_output_row(&run->output, &run->results[i]);
     bench_output_end(&run->output);
     return 0;

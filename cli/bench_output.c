@@ -639,6 +639,7 @@ void bench_output_row(struct bench_output *output, const struct bench_result *re
     }
     json_decref(object);
     output->rows++;
+    fflush(output->out);
 }
 
 void bench_output_end(struct bench_output *output)

@@ -1,6 +1,4 @@
-/* Samples are tasks of traced steps. A kind's samples of one number of tokens give a fixed time and
- * a rate over the bytes that they move: the line of least squares, of squares relative to the time.
- * Products that load weights ahead are fitted together with what ran before them (kernel_fit.h). */
+/* Samples are tasks of traced steps; sim/kernel_samples.h makes rows of them. */
 #include "cuda/probe_kernels.h"
 
 #include <math.h>
@@ -11,7 +9,7 @@
 #include "ref/host_probe.h"
 #include "ref/session.h"
 #include "ref/source.h"
-#include "sim/kernel_fit.h"
+#include "sim/kernel_samples.h"
 #include "sim/timeline.h"
 
 enum {
@@ -23,25 +21,12 @@ enum {
     LONG_CONTEXT = 34816,
 };
 
-/* A task, or several that are one launch. */
-struct sample {
-    enum task_kind kind;
-    enum tensor_type type; /* of weights, or of a cache */
-    uint32_t tokens;       /* of an expert: rows that it has on average */
-    uint32_t kernels;
-    uint32_t head_dim, kv_heads; /* of attention with 32 query heads */
-    uint64_t cells;              /* with as many multiply-adds as there were */
-    double bytes, time_s;
-    struct kernel_fit_sample before; /* of a product: other kernels since the product before */
-};
-
 struct probing {
     const struct machine *machine;
     struct cuda_options options;
-    struct sample *samples;
-    size_t count, capacity;
-    bool collects, failed; /* failed: no memory for a sample */
-    double span_s;         /* of the last step: embeddings, and from its first kernel on */
+    struct kernel_samples samples;
+    bool collects;
+    double span_s; /* of the last step: embeddings, and from its first kernel on */
     const struct kernel_table *waits; /* unless NULL: what attention is longer than by this table */
     /* The last step's kernels by the table, unless NULL: each alone, and as they follow. */
     const struct kernel_table *table;
@@ -53,21 +38,6 @@ struct probing {
 };
 
 /* ---- samples ---- */
-
-static void add_sample(struct probing *p, struct sample sample)
-{
-    if (p->count == p->capacity) {
-        size_t capacity = p->capacity > 0 ? 2 * p->capacity : 1024;
-        struct sample *grown = realloc(p->samples, capacity * sizeof *grown);
-
-        p->failed = p->failed || grown == NULL;
-        if (grown == NULL)
-            return;
-        p->samples = grown;
-        p->capacity = capacity;
-    }
-    p->samples[p->count++] = sample;
-}
 
 static void pass(struct kernel_fit_sample *before, enum task_kind kind, double time_s)
 {
@@ -86,21 +56,24 @@ static size_t add_product(struct probing *p, const struct program *program,
                           struct kernel_fit_sample *before)
 {
     const struct program_task *task = &program->tasks[first];
-    struct sample sample = {.kind = task->kind,
-                            .type = task->type,
-                            .tokens =
-                                (uint32_t)fmax(1, floor(program_task_product_tokens(task) + 0.5)),
-                            .kernels = task->kernels,
-                            .bytes = program_task_weight_bytes(task),
-                            .before = *before};
+    struct kernel_sample sample = {
+        .kind = task->kind,
+        .type = task->type,
+        .tokens = (uint32_t)fmax(1, floor(program_task_product_tokens(task) + 0.5)),
+        .kernels = task->kernels,
+        .bytes = program_task_weight_bytes(task),
+        .before = *before};
     size_t end = first + 1;
 
+    if (task->kind == TASK_MATMUL)
+        sample.ahead_bytes =
+            (double)probe_ahead_bytes(p->options.gpus[0], sample.type, sample.tokens);
     while (end < step->task_count && program->tasks[end].kind == task->kind &&
            program->tasks[end].kernels == 0 && program->tasks[end].type == task->type)
         sample.bytes += program_task_weight_bytes(&program->tasks[end++]);
     sample.time_s = step->tasks[end - 1].end_s - step->tasks[first].start_s;
     if (sample.time_s > 0)
-        add_sample(p, sample);
+        kernel_samples_add(&p->samples, sample);
     if (task->kind == TASK_MATMUL && tensor_type_info(task->type)->quantised)
         *before = (struct kernel_fit_sample){.bytes = 0};
     else
@@ -148,7 +121,7 @@ static void add_wait(struct probing *p, const struct program *program,
                      const struct timeline_step *step, size_t attention)
 {
     const struct program_task *task = &program->tasks[attention];
-    struct sample sample = {.kind = TASK_WAIT, .tokens = program->tokens};
+    struct kernel_sample sample = {.kind = TASK_WAIT, .tokens = program->tokens};
     size_t before = attention;
 
     while (before-- > 0)
@@ -160,7 +133,7 @@ static void add_wait(struct probing *p, const struct program *program,
     sample.time_s = step->tasks[attention].end_s - step->tasks[before].end_s -
                     kernel_table_s(p->waits, task, program_task_cells(task, step->cells), NULL);
     if (sample.time_s > 0)
-        add_sample(p, sample);
+        kernel_samples_add(&p->samples, sample);
 }
 
 static void watch(void *context, const struct program *program, const struct timeline_step *step)
@@ -173,16 +146,18 @@ static void watch(void *context, const struct program *program, const struct tim
         add_up(p, program, step);
     for (size_t i = 0; i < step->task_count && p->collects;) {
         const struct program_task *task = &program->tasks[i];
-        struct sample sample = {.kind = task->kind,
-                                .tokens = task->tokens > 0 ? task->tokens : program->tokens,
-                                .kernels = task->kernels,
-                                .bytes = task->bytes,
-                                .time_s = step->tasks[i].end_s - step->tasks[i].start_s};
+        struct kernel_sample sample = {.kind = task->kind,
+                                       .tokens = task->tokens > 0 ? task->tokens : program->tokens,
+                                       .kernels = task->kernels,
+                                       .bytes = task->bytes,
+                                       .time_s = step->tasks[i].end_s - step->tasks[i].start_s};
 
         if (task->kind == TASK_MATMUL || task->kind == TASK_EXPERTS) {
             i = add_product(p, program, step, i, &before);
             continue;
         }
+        if (task->kind == TASK_ALL_REDUCE)
+            sample.devices = p->placement->device_count;
         if (task->kind == TASK_ATTENTION) {
             sample.type = task->cache_type;
             sample.head_dim = task->head_dim;
@@ -196,7 +171,7 @@ static void watch(void *context, const struct program *program, const struct tim
             pass(&before, task->kind, sample.time_s);
         if (program_task_class(task->kind) != TASK_CLASS_COPY && task->kind != TASK_WAIT &&
             sample.time_s > 0)
-            add_sample(p, sample);
+            kernel_samples_add(&p->samples, sample);
         i++;
     }
 }
@@ -255,7 +230,7 @@ static int sample_step(struct probing *p, uint32_t depth, uint32_t tokens, struc
             return -1;
         p->collects = false;
     }
-    return p->failed ? error_set(err, ERROR_MEMORY, "no memory for samples") : 0;
+    return 0;
 }
 
 static struct plan plan_of_one(void)
@@ -301,193 +276,35 @@ static int sample_attention(struct probing *p, const char *model, uint32_t layer
     return status;
 }
 
-/* ---- rows ---- */
-
-static int by_group(const void *left, const void *right)
-{
-    const struct sample *a = left, *b = right;
-
-    if (a->kind != b->kind)
-        return a->kind < b->kind ? -1 : 1;
-    if (a->type != b->type)
-        return a->type < b->type ? -1 : 1;
-    if (a->head_dim != b->head_dim)
-        return a->head_dim < b->head_dim ? -1 : 1;
-    if (a->kv_heads != b->kv_heads)
-        return a->kv_heads < b->kv_heads ? -1 : 1;
-    if (a->tokens != b->tokens)
-        return a->tokens < b->tokens ? -1 : 1;
-    if (a->cells != b->cells)
-        return a->cells < b->cells ? -1 : 1;
-    return a->time_s < b->time_s ? -1 : a->time_s > b->time_s;
-}
-
-static bool is_one_group(const struct sample *a, const struct sample *b)
-{
-    return a->kind == b->kind && a->type == b->type && a->head_dim == b->head_dim &&
-           a->kv_heads == b->kv_heads && a->tokens == b->tokens && a->cells == b->cells;
-}
-
-struct line {
-    double fixed_s, gbs;
-};
-
-/* What a launch takes at least where all samples are of one size. */
-static const double least_launch_s = 2.5e-6;
-
-enum { GBS_MOST = 100000 };
-
-/* Least squares; without a fixed time where that would be below 0. */
-static struct line line_through(const struct sample *samples, size_t count)
-{
-    double all = 0, x = 0, y = 0, xx = 0, xy = 0, slope, fixed_s;
-
-    for (size_t i = 0; i < count; i++) {
-        double weight = 1 / samples[i].time_s;
-
-        all += weight;
-        x += weight * samples[i].bytes;
-        y += weight * samples[i].time_s;
-    }
-    x /= all;
-    y /= all;
-    for (size_t i = 0; i < count; i++) {
-        double weight = 1 / samples[i].time_s, off = samples[i].bytes - x;
-
-        xx += weight * off * off;
-        xy += weight * off * (samples[i].time_s - y);
-    }
-    if (x <= 0)
-        return (struct line){y, GBS_MOST};
-    if (xx > 1e-9 * x * x * all) {
-        slope = xy / xx;
-        fixed_s = y - slope * x;
-    } else { /* all have one size */
-        fixed_s = fmin(y, least_launch_s * samples[0].kernels);
-        slope = (y - fixed_s) / x;
-    }
-    if (fixed_s < 0) {
-        fixed_s = 0;
-        slope = y / x;
-    }
-    return slope * GBS_MOST * 1e9 <= 1 ? (struct line){y, GBS_MOST}
-                                       : (struct line){fixed_s, 1e-9 / slope};
-}
-
-static int add_product_row(struct probing *p, const struct sample *group, size_t count,
-                           struct kernel_table *table, bool common, struct error *err)
-{
-    struct kernel_product row = {.kind = group->kind, .type = group->type, .tokens = group->tokens};
-    struct kernel_fit_sample *samples = calloc(count, sizeof *samples);
-    int status;
-
-    if (samples == NULL)
-        return error_set(err, ERROR_MEMORY, "no memory for samples");
-    for (size_t i = 0; i < count; i++) {
-        samples[i] = group[i].before;
-        samples[i].bytes = group[i].bytes;
-        samples[i].time_s = group[i].time_s;
-    }
-    if (group->kind == TASK_MATMUL)
-        row.ahead_bytes = (double)probe_ahead_bytes(p->options.gpus[0], row.type, row.tokens);
-    status = kernel_fit_product(table, &row, samples, count,
-                                p->machine->devices[p->options.gpus[0]].memory_gbs, common, err);
-    free(samples);
-    return status == 0 ? kernel_table_add_product(table, row, err) : -1;
-}
-
-/* Of what may have had to wait for others: a quarter took less. */
-static double early_s(const struct sample *group, size_t count)
-{
-    return group[count / 4].time_s;
-}
-
-static int add_rows(struct probing *p, const struct sample *group, size_t count,
-                    struct kernel_table *table, struct error *err)
-{
-    struct line line;
-
-    switch (group->kind) {
-    case TASK_MATMUL:
-    case TASK_EXPERTS:
-        return add_product_row(p, group, count, table, false, err);
-    case TASK_ATTENTION:
-        return kernel_table_add_attention(
-            table,
-            (struct kernel_attention){group->type, group->head_dim, group->kv_heads, group->tokens,
-                                      group->cells, group[count / 2].time_s},
-            err);
-    case TASK_WAIT:
-        return kernel_table_add_other(
-            table, (struct kernel_other){TASK_WAIT, group->tokens, early_s(group, count), GBS_MOST},
-            err);
-    case TASK_ALL_REDUCE:
-        return kernel_table_add_sum(table,
-                                    (struct kernel_sum){p->placement->device_count,
-                                                        (uint64_t)group->bytes,
-                                                        early_s(group, count)},
-                                    err);
-    default:
-        line = line_through(group, count);
-        return kernel_table_add_other(
-            table, (struct kernel_other){group->kind, group->tokens, line.fixed_s, line.gbs}, err);
-    }
-}
-
-/* What products that load ahead have in common is that of the first of them. */
-static int fit_common(struct probing *p, struct kernel_table *table, struct error *err)
-{
-    size_t first = 0, end;
-
-    while (first < p->count &&
-           !(p->samples[first].kind == TASK_MATMUL && p->samples[first].tokens == 1 &&
-             p->samples[first].type == TENSOR_TYPE_Q8_0))
-        first++;
-    for (end = first; end < p->count && is_one_group(&p->samples[first], &p->samples[end]);)
-        end++;
-    return end > first ? add_product_row(p, p->samples + first, end - first, table, true, err) : 0;
-}
-
-/* Rows of all samples that are of such a kind; the samples are gone then. */
-static int make_rows(struct probing *p, bool (*takes)(const struct sample *),
-                     struct kernel_table *table, struct error *err)
-{
-    size_t end;
-
-    qsort(p->samples, p->count, sizeof *p->samples, by_group);
-    if (table->product_count == 0 && fit_common(p, table, err) != 0)
-        return -1;
-    for (size_t first = 0; first < p->count; first = end) {
-        for (end = first + 1; end < p->count && is_one_group(&p->samples[first], &p->samples[end]);)
-            end++;
-        if (takes(&p->samples[first]) &&
-            add_rows(p, p->samples + first, end - first, table, err) != 0)
-            return -1;
-    }
-    p->count = 0;
-    return 0;
-}
+/* ---- which samples ---- */
 
 /* All but what goes with windows and devices. */
-static bool is_of_any_model(const struct sample *sample)
+static bool is_of_any_model(const struct kernel_sample *sample)
 {
     return sample->kind == TASK_EMBED || (program_task_class(sample->kind) == TASK_CLASS_KERNEL &&
                                           sample->kind != TASK_ATTENTION);
 }
 
-static bool is_attention(const struct sample *sample)
+static bool is_attention(const struct kernel_sample *sample)
 {
     return sample->kind == TASK_ATTENTION;
 }
 
-static bool is_of_host_cache(const struct sample *sample)
+static bool is_of_host_cache(const struct kernel_sample *sample)
 {
     return sample->kind == TASK_KV_STORE || sample->kind == TASK_WAIT;
 }
 
-static bool is_sum(const struct sample *sample)
+static bool is_sum(const struct kernel_sample *sample)
 {
     return sample->kind == TASK_ALL_REDUCE;
+}
+
+static int make_rows(struct probing *p, bool (*takes)(const struct kernel_sample *),
+                     struct kernel_table *table, struct error *err)
+{
+    return kernel_samples_rows(&p->samples, takes,
+                               p->machine->devices[p->options.gpus[0]].memory_gbs, table, err);
 }
 
 /* ---- steps ---- */
@@ -699,6 +516,6 @@ int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_redu
         status = parts[i](&p, table, err);
     if (status == 0 && machine->device_count > 1)
         status = probe_sums(&p, table, err);
-    free(p.samples);
+    kernel_samples_free(&p.samples);
     return status;
 }

@@ -1,0 +1,187 @@
+#include "sim/kernel_samples.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void kernel_samples_add(struct kernel_samples *samples, struct kernel_sample sample)
+{
+    if (samples->count == samples->capacity) {
+        size_t capacity = samples->capacity > 0 ? 2 * samples->capacity : 1024;
+        struct kernel_sample *grown = realloc(samples->list, capacity * sizeof *grown);
+
+        samples->failed = samples->failed || grown == NULL;
+        if (grown == NULL)
+            return;
+        samples->list = grown;
+        samples->capacity = capacity;
+    }
+    samples->list[samples->count++] = sample;
+}
+
+static int by_group(const void *left, const void *right)
+{
+    const struct kernel_sample *a = left, *b = right;
+
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    if (a->type != b->type)
+        return a->type < b->type ? -1 : 1;
+    if (a->head_dim != b->head_dim)
+        return a->head_dim < b->head_dim ? -1 : 1;
+    if (a->kv_heads != b->kv_heads)
+        return a->kv_heads < b->kv_heads ? -1 : 1;
+    if (a->tokens != b->tokens)
+        return a->tokens < b->tokens ? -1 : 1;
+    if (a->cells != b->cells)
+        return a->cells < b->cells ? -1 : 1;
+    return a->time_s < b->time_s ? -1 : a->time_s > b->time_s;
+}
+
+static bool is_one_group(const struct kernel_sample *a, const struct kernel_sample *b)
+{
+    return a->kind == b->kind && a->type == b->type && a->head_dim == b->head_dim &&
+           a->kv_heads == b->kv_heads && a->tokens == b->tokens && a->cells == b->cells;
+}
+
+enum { GBS_MOST = 100000 };
+
+/* Fits launch and rates of a product, or of what is like one. */
+static int fit(const struct kernel_sample *group, size_t count, double gbs,
+               struct kernel_table *table, struct kernel_product *row, bool common,
+               struct error *err)
+{
+    struct kernel_fit_sample *samples = calloc(count, sizeof *samples);
+    int status;
+
+    if (samples == NULL)
+        return error_set(err, ERROR_MEMORY, "no memory for samples");
+    for (size_t i = 0; i < count; i++) {
+        samples[i] = group[i].before;
+        samples[i].bytes = group[i].bytes;
+        samples[i].time_s = group[i].time_s;
+    }
+    status = kernel_fit_product(table, row, samples, count, gbs, common, err);
+    free(samples);
+    return status;
+}
+
+static int add_product_row(const struct kernel_sample *group, size_t count, double gbs,
+                           struct kernel_table *table, bool common, struct error *err)
+{
+    struct kernel_product row = {.kind = group->kind,
+                                 .type = group->type,
+                                 .tokens = group->tokens,
+                                 .ahead_bytes = group->ahead_bytes};
+
+    if (fit(group, count, gbs, table, &row, common, err) != 0)
+        return -1;
+    return kernel_table_add_product(table, row, err);
+}
+
+static bool has_one_size(const struct kernel_sample *group, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (group[i].bytes != group[0].bytes)
+            return false;
+    return true;
+}
+
+/* Of one size the median, of which a launch takes so much. */
+static int add_other_row(const struct kernel_sample *group, size_t count, double gbs,
+                         struct kernel_table *table, struct error *err)
+{
+    static const double launch_s = 2.5e-6;
+    double median_s = group[count / 2].time_s;
+    struct kernel_product row = {.launch_s = median_s, .gbs = GBS_MOST};
+
+    if (!has_one_size(group, count)) {
+        if (fit(group, count, gbs, table, &row, false, err) != 0)
+            return -1;
+    } else if (group->bytes > 0 && median_s > launch_s * group->kernels) {
+        row.launch_s = launch_s * group->kernels;
+        row.gbs = fmin(GBS_MOST, group->bytes / (median_s - row.launch_s) * 1e-9);
+    }
+    return kernel_table_add_other(
+        table, (struct kernel_other){group->kind, group->tokens, row.launch_s, row.gbs}, err);
+}
+
+/* Of what may have had to wait for others: a quarter took less. */
+static double early_s(const struct kernel_sample *group, size_t count)
+{
+    return group[count / 4].time_s;
+}
+
+static int add_rows(const struct kernel_sample *group, size_t count, double gbs,
+                    struct kernel_table *table, struct error *err)
+{
+    switch (group->kind) {
+    case TASK_MATMUL:
+    case TASK_EXPERTS:
+        return add_product_row(group, count, gbs, table, false, err);
+    case TASK_ATTENTION:
+        return kernel_table_add_attention(
+            table,
+            (struct kernel_attention){group->type, group->head_dim, group->kv_heads, group->tokens,
+                                      group->cells, group[count / 2].time_s},
+            err);
+    case TASK_WAIT:
+        return kernel_table_add_other(
+            table, (struct kernel_other){TASK_WAIT, group->tokens, early_s(group, count), GBS_MOST},
+            err);
+    case TASK_ALL_REDUCE:
+        return kernel_table_add_sum(
+            table,
+            (struct kernel_sum){group->devices, (uint64_t)group->bytes, early_s(group, count)},
+            err);
+    default:
+        return add_other_row(group, count, gbs, table, err);
+    }
+}
+
+/* Samples from `first` on that are of one group. */
+static size_t group_size(const struct kernel_samples *samples, size_t first)
+{
+    size_t end = first;
+
+    while (end < samples->count && is_one_group(&samples->list[first], &samples->list[end]))
+        end++;
+    return end - first;
+}
+
+static int fit_common(const struct kernel_samples *samples, double gbs, struct kernel_table *table,
+                      struct error *err)
+{
+    for (size_t first = 0; first < samples->count; first += group_size(samples, first)) {
+        const struct kernel_sample *group = &samples->list[first];
+
+        if (group->kind == TASK_MATMUL && group->tokens == 1 && group->type == TENSOR_TYPE_Q8_0)
+            return add_product_row(group, group_size(samples, first), gbs, table, true, err);
+    }
+    return 0;
+}
+
+int kernel_samples_rows(struct kernel_samples *samples, bool (*takes)(const struct kernel_sample *),
+                        double gbs, struct kernel_table *table, struct error *err)
+{
+    size_t size;
+
+    if (samples->failed)
+        return error_set(err, ERROR_MEMORY, "no memory for samples");
+    qsort(samples->list, samples->count, sizeof *samples->list, by_group);
+    if (table->product_count == 0 && fit_common(samples, gbs, table, err) != 0)
+        return -1;
+    for (size_t first = 0; first < samples->count; first += size) {
+        size = group_size(samples, first);
+        if (takes(&samples->list[first]) &&
+            add_rows(&samples->list[first], size, gbs, table, err) != 0)
+            return -1;
+    }
+    samples->count = 0;
+    return 0;
+}
+
+void kernel_samples_free(struct kernel_samples *samples)
+{
+    free(samples->list);
+    *samples = (struct kernel_samples){.count = 0};
+}
