@@ -119,7 +119,7 @@ static size_t cut_long_run(const struct program *program, size_t first, size_t e
     size_t ahead, cut;
 
     for (size_t i = first; i < end; i++)
-        if (program->tasks[i].kind == TASK_KV_WINDOW || program->tasks[i].kind == TASK_STATE_IN)
+        if (program->tasks[i].kind == TASK_KV_WINDOW)
             return end;
     for (size_t i = first; i < end; i++)
         devices |= program->tasks[i].device >= 0 ? UINT64_C(1) << program->tasks[i].device : 0;

@@ -229,7 +229,7 @@ int cuda_delta_step_ops(struct cuda_executor *executor, const struct program_op 
  * Launches `op` and some of the `left` - 1 operations behind it as fewer kernels than operations,
  * where it knows how.
  *
- * @param taken how many; 0: none, nothing was launched
+ * @param taken how many; 0: none, and nothing but products that waited was launched
  * @return 0, or -1 with `err` set
  */
 int cuda_fuse(struct cuda_executor *executor, const struct program_op *op, uint32_t left,
@@ -253,7 +253,8 @@ int cuda_run_op(struct cuda_executor *executor, const struct program_op *op, cud
 /** Whether both ends of a copy are in the host's memory. */
 bool cuda_copy_is_hosts(const struct program_op *op);
 
-/** Whether the host's end of a copy is pinned and lies where it is from its first copy on. */
+/** Whether the host's end of a copy lies where it is from its first copy on, and is pinned as far as
+ * there is room for that. */
 bool cuda_copy_is_pinned(const struct cuda_executor *executor, const struct program_op *op);
 
 /** Room on the host for what a copy that is replayed brings. @return 0, or -1 with `err` set */

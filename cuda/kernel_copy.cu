@@ -20,8 +20,10 @@ template <typename UNIT> __device__ static void copy_part(const struct cuda_copy
     }
 }
 
-/* Grid: (blocks, parts). What goes to the host lets the next kernel start; what comes from it does
- * not, as kernels may read it before they wait. */
+/* Grid: (blocks, parts). What goes to the host lets the next kernel start. What comes from it does
+ * not, as kernels may read it before they wait; and as the one that is launched next may overlap
+ * all the same when this one's blocks have ended, another stands between, which begins when all
+ * that this one has written is there. */
 template <typename UNIT, bool TO_HOST>
 __global__ void __launch_bounds__(THREADS)
     copy_kernel(struct launch_stamp stamp, const __grid_constant__ struct cuda_copies copies)
@@ -30,6 +32,10 @@ __global__ void __launch_bounds__(THREADS)
         launch_next();
     launch_wait(stamp);
     copy_part<UNIT>(copies.parts[blockIdx.y]);
+}
+
+__global__ void settle_kernel()
+{
 }
 
 static bool is_aligned(const struct cuda_copies *copies, uint64_t size)
@@ -53,10 +59,12 @@ static void launch(const struct cuda_copies *copies, bool to_host, uint64_t unit
     const uint64_t blocks = (units + THREADS - 1) / THREADS;
     const dim3 grid((unsigned)(blocks < blocks_max ? blocks : blocks_max), copies->count);
 
-    if (to_host)
+    if (to_host) {
         launch_overlapping(copy_kernel<UNIT, true>, grid, THREADS, 0, stream, *copies);
-    else
-        copy_kernel<UNIT, false><<<grid, THREADS, 0, stream>>>(launch_take_stamp(), *copies);
+        return;
+    }
+    copy_kernel<UNIT, false><<<grid, THREADS, 0, stream>>>(launch_take_stamp(), *copies);
+    settle_kernel<<<1, 1, 0, stream>>>();
 }
 
 int cuda_copy_small(const struct cuda_copies *copies, bool to_host, cudaStream_t stream,

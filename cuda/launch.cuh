@@ -4,7 +4,8 @@
  * Every kernel that is launched so calls launch_begin(), or the two that it consists of, in all its
  * threads before it reads what an earlier kernel has written, or writes what one may still read.
  * What a copy on the stream has brought before it may read at once: no kernel starts before the
- * copies before it have ended, and none starts before the one before it has started. */
+ * copies before it have ended, be they a copy engine's or a kernel's (kernel_copy.cu), and none
+ * starts before the one before it has started. */
 #ifndef CUDA_LAUNCH_CUH
 #define CUDA_LAUNCH_CUH
 

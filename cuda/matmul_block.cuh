@@ -114,7 +114,7 @@ __device__ __forceinline__ float words_fma(const weight_words *w, int4 low, int4
 }
 
 /* Runs a statement with the quantised type as a constant. */
-#define FOR_QUANTISED_TYPE(type, statement)                                                           \
+#define FOR_QUANTISED_TYPE(type, statement)                                                        \
     switch (type) {                                                                                \
     case TENSOR_TYPE_Q8_0: {                                                                       \
         constexpr int TYPE = TENSOR_TYPE_Q8_0;                                                     \

@@ -78,8 +78,9 @@ int interpret_store(struct interpreter *interpreter, const struct program_op *op
     uint32_t count = interpreter->program->tokens;
     enum tensor_type type = cache_type(interpreter, op->out.value);
     uint64_t width = op->kv_heads * op->columns, row = op->row_heads * op->columns;
+    uint64_t stride = op->from.row > 0 ? op->from.row : width; /* kept rows are of all heads */
     const struct program_token *tokens = interpret_tokens(interpreter, op, err);
-    const float *in = interpret_in(interpreter, op, op->a, count * width, err);
+    const float *in = interpret_in(interpreter, op, op->a, count * stride, err);
     char *cache = memory_reserve(interpreter->memory, op->out, op->layer,
                                  cache_bytes(interpreter, op->out.value, op->sliding, row), err);
 
@@ -92,7 +93,7 @@ int interpret_store(struct interpreter *interpreter, const struct program_op *op
 #pragma omp parallel for schedule(static) if (count >= INTERPRET_MANY_TOKENS)
 #endif
     for (uint32_t t = 0; t < count; t++)
-        interpreter->kernels->store(type, in + t * width, width,
+        interpreter->kernels->store(type, in + t * stride + op->from.first, width,
                                     cache + tokens[t].cell[op->sliding] *
                                                 tensor_type_row_bytes(type, row),
                                     op->kv_first * op->columns);

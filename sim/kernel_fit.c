@@ -115,7 +115,8 @@ static int fit_row(struct fit fit, double gbs, bool common, struct error *err)
 
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < (n == COUNT ? 3 : 1); j++) {
-            double x[COUNT] = {launches_us[i], log(gbs), log(2.5 * gbs), lags_us[j], 0.4, 0.4};
+            double x[COUNT] = {launches_us[i], log(gbs), fmin(highest[HELD], log(2.5 * gbs)),
+                               lags_us[j],     0.4,      0.4};
             double sum = minimise(&fit, n, x);
 
             if (sum < 0 || (least >= 0 && sum >= least))

@@ -148,13 +148,15 @@ static size_t group_size(const struct kernel_samples *samples, size_t first)
     return end - first;
 }
 
-static int fit_common(const struct kernel_samples *samples, double gbs, struct kernel_table *table,
-                      struct error *err)
+static int fit_common(const struct kernel_samples *samples,
+                      bool (*takes)(const struct kernel_sample *), double gbs,
+                      struct kernel_table *table, struct error *err)
 {
     for (size_t first = 0; first < samples->count; first += group_size(samples, first)) {
         const struct kernel_sample *group = &samples->list[first];
 
-        if (group->kind == TASK_MATMUL && group->tokens == 1 && group->type == TENSOR_TYPE_Q8_0)
+        if (group->kind == TASK_MATMUL && group->tokens == 1 && group->type == TENSOR_TYPE_Q8_0 &&
+            takes(group))
             return add_product_row(group, group_size(samples, first), gbs, table, true, err);
     }
     return 0;
@@ -167,8 +169,9 @@ int kernel_samples_rows(struct kernel_samples *samples, bool (*takes)(const stru
 
     if (samples->failed)
         return error_set(err, ERROR_MEMORY, "no memory for samples");
-    qsort(samples->list, samples->count, sizeof *samples->list, by_group);
-    if (table->product_count == 0 && fit_common(samples, gbs, table, err) != 0)
+    if (samples->count > 0)
+        qsort(samples->list, samples->count, sizeof *samples->list, by_group);
+    if (table->product_count == 0 && fit_common(samples, takes, gbs, table, err) != 0)
         return -1;
     for (size_t first = 0; first < samples->count; first += size) {
         size = group_size(samples, first);

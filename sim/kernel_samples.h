@@ -36,7 +36,7 @@ void kernel_samples_add(struct kernel_samples *samples, struct kernel_sample sam
  *
  * Products are fitted (kernel_fit.h); where the table has none yet, what they have in common is
  * found with those of Q8_0 and one token. Of attention the median counts; of sums and waits, which
- * may have had to wait for others, the quicker quarter's last. Other kinds get a fixed time and a
+ * may have had to wait for others, the first behind the quicker quarter. Other kinds get a fixed time and a
  * rate over their bytes by the same fit, where they are of more than one size.
  *
  * @param gbs of the GPU's memory, to begin with

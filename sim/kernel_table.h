@@ -117,7 +117,7 @@ double kernel_table_s(const struct kernel_table *table, const struct program_tas
 
 /** Seconds of a task that is no kernel; below 0 where the table has no row of its kind. */
 double kernel_table_plain_s(const struct kernel_table *table, const struct program_task *task,
-                           double bytes);
+                            double bytes);
 
 /** Seconds of a sum of `bytes` a device; below 0 where there is no row of so many devices. */
 double kernel_table_sum_s(const struct kernel_table *table, uint32_t devices, double bytes);

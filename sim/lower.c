@@ -133,6 +133,7 @@ uint32_t lower_host(struct lowering *lowering, enum task_kind kind, int layer, d
                                                      .device = PROGRAM_AT_HOST,
                                                      .layer = layer,
                                                      .tensor = -1,
+                                                     .tokens = lowering->step.tokens,
                                                      .queues = UINT64_C(1) << PROGRAM_QUEUE_HOST,
                                                      .blocking = true,
                                                      .bytes = bytes,
@@ -199,7 +200,6 @@ uint32_t lower_to_device(struct lowering *lowering, struct program_task copy)
     if (!lowering->own)
         return lower_add(lowering, copy);
     copy.blocking = false;
-    copy.launches = 1;
     index = lower_add_behind(lowering, copy);
     lower_wait(lowering, (uint32_t)copy.device, copy.layer, index);
     return index;
@@ -286,7 +286,6 @@ static void queue_inputs(struct lowering *lowering, uint32_t d, bool embeddings)
             copy_input(lowering, d, OP_VALUE_CELLS, sliding);
             task.bytes += cells;
         }
-    task.launches = (uint32_t)(lowering->program->op_count - lowering->op_pending);
     lower_add(lowering, task);
 }
 
@@ -382,7 +381,7 @@ static void send_residual(struct lowering *lowering, uint32_t from, uint32_t to)
                                    .layer = -1,
                                    .tensor = -1,
                                    .bytes = 4.0 * lowering->model->n_embd * lowering->step.tokens,
-                                   .launches = lowering->own ? lower_launch(lowering, from) : 1,
+                                   .launches = 1,
                                    .queues = UINT64_C(1) << program_queue_compute(from)});
     lower_break(lowering, from);
     lower_wait(lowering, to, -1, peer);

@@ -120,7 +120,6 @@ static void store_rows(struct lowering *lowering, uint32_t layer, uint32_t d, ch
         return;
     }
     copy.blocking = false;
-    copy.launches = 1;
     lowering->rows.sent[d] = lower_add_behind(lowering, copy);
     lowering->rows.leaving |= 1u << d;
 }
@@ -211,13 +210,15 @@ static void store_ops(struct lowering *lowering, uint32_t layer)
     bool kept = keeps_rows(lowering);
 
     lowering->on_host = true;
-    if (kept)
-        lower_op_store_rows(lowering, layer);
-    for (uint32_t d = 0; !kept && d < lowering->placement->device_count; d++) {
+    for (uint32_t d = 0; d < lowering->placement->device_count; d++) {
         size_t first = lowering->program->op_count;
 
         if (!lower_is_delivered(lowering, layer, d))
             continue;
+        if (kept) {
+            lower_op_store_rows(lowering, layer, d);
+            continue;
+        }
         lower_op_store(lowering, layer, d, -1);
         for (size_t i = first; i < lowering->program->op_count; i++)
             lowering->program->ops[i].a.slot = (uint8_t)d;

@@ -346,18 +346,17 @@ void lower_op_store(struct lowering *lowering, uint32_t layer, uint32_t d, int p
     }
 }
 
-void lower_op_store_rows(struct lowering *lowering, uint32_t layer)
+void lower_op_store_rows(struct lowering *lowering, uint32_t layer, uint32_t d)
 {
-    const struct model_layer *l = &lowering->model->layers[layer];
     size_t first = lowering->program->op_count;
 
-    lower_op_store(lowering, layer, 0, -1);
+    lower_op_store(lowering, layer, d, -1);
     for (size_t i = first; i < lowering->program->op_count; i++) {
         struct program_op *op = &lowering->program->ops[i];
 
         op->a.value = op->a.value == OP_VALUE_KEY ? OP_VALUE_ROWS_K : OP_VALUE_ROWS_V;
-        op->kv_heads = l->n_head_kv;
-        op->kv_first = 0;
+        op->from.row = op->row_heads * op->columns;
+        op->from.first = op->kv_first * op->columns;
     }
 }
 

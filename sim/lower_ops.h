@@ -60,8 +60,8 @@ void lower_op_attend(struct lowering *lowering, uint32_t layer, uint32_t d, int 
 /** New rows of K and V into a cache: that of the memory that computes, or a window. */
 void lower_op_store(struct lowering *lowering, uint32_t layer, uint32_t d, int place);
 
-/** The layer's kept rows of all heads into the host's cache. */
-void lower_op_store_rows(struct lowering *lowering, uint32_t layer);
+/** The layer's kept rows of device `d`'s heads into the host's cache. */
+void lower_op_store_rows(struct lowering *lowering, uint32_t layer, uint32_t d);
 
 /** Attention of a task on device `d`: over its cache, or the window that was delivered. */
 void lower_attention_ops(struct lowering *lowering, uint32_t layer, uint32_t d);

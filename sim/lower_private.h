@@ -31,7 +31,7 @@ struct lower_ring {
 
 /* New rows of a layer on their way into the host's cache. */
 struct lower_rows {
-    int32_t layer;                      /* -1: none are under way, or all of the step */
+    int32_t layer;                      /* the last one's; -1: none are under way */
     uint32_t sent[MACHINE_DEVICES_MAX]; /* last copy from each device; LOWER_NO_TASK: none */
     uint32_t leaving; /* bit d: nothing has waited yet until device d's rows have left it */
 };

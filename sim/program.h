@@ -83,8 +83,8 @@ struct program_operand {
     int16_t space; /* device, or PROGRAM_AT_HOST */
 };
 
-/* How rows of an operand lie for OP_COPY: a part of `segments` equal segments, each `segment`
- * elements after the one before. */
+/* How rows of an operand lie for OP_COPY, and those that OP_STORE takes a part of: a part of
+ * `segments` equal segments, each `segment` elements after the one before. */
 struct program_layout {
     uint64_t row, segment, first; /* elements */
 };

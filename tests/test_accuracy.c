@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/validate.h"
+#include "tests/shipped_traces.h"
 
 static const struct goals {
     double median_pct, p95_pct, max_pct; /* of the absolute errors of counted rows */
@@ -31,32 +31,20 @@ static const char *const tables[] = {
 
 enum { TABLES = sizeof tables / sizeof *tables };
 
-enum { FILES = 3 };
+static struct shipped_traces shipped;
+static struct validation *const validation = &shipped.validation;
 
-static struct trace traces[FILES];
-static struct validation validation;
-
-static void validate_traces(void)
+static void open_traces(void)
 {
-    static const char *const names[FILES] = {"seed-000.jsonl", "seed-002.jsonl",
-                                             "scoreboard.jsonl"};
-    const char *folder = getenv("srcdir");
-    struct error err = {0};
+    static const char *const names[] = {"seed-000.jsonl", "seed-002.jsonl", "scoreboard.jsonl",
+                                        NULL};
 
-    for (size_t t = 0; t < FILES; t++) {
-        char path[400];
-
-        snprintf(path, sizeof path, "%s/traces/%s", folder != NULL ? folder : ".", names[t]);
-        ck_assert_msg(trace_load_file(path, &traces[t], &err) == 0, "%s: %s", path, err.text);
-    }
-    ck_assert_msg(validate_rows(traces, FILES, NULL, &validation, &err) == 0, "%s", err.text);
+    shipped_traces_open(&shipped, names);
 }
 
 static void close_traces(void)
 {
-    validation_close(&validation);
-    for (size_t t = 0; t < FILES; t++)
-        trace_close(&traces[t]);
+    shipped_traces_close(&shipped);
 }
 
 /* ---- which rows ---- */
@@ -104,8 +92,8 @@ static size_t counted_errors(const char *table, double *errors)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct validate_row *row = &validation.rows[i];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *row = &validation->rows[i];
 
         for (size_t t = 0; t < TABLES; t++)
             if ((table == NULL || table == tables[t]) && is_goal_row(row, tables[t]) &&
@@ -119,10 +107,10 @@ static size_t counted_errors(const char *table, double *errors)
 /* Tables quote each other: the same figure in two of them is one measurement. */
 static bool repeats_an_earlier_row(size_t index)
 {
-    const struct validate_row *row = &validation.rows[index];
+    const struct validate_row *row = &validation->rows[index];
 
     for (size_t i = 0; i < index; i++) {
-        const struct validate_row *other = &validation.rows[i];
+        const struct validate_row *other = &validation->rows[i];
 
         for (size_t t = 0; t < TABLES; t++)
             if (is_goal_row(other, tables[t]) && other->metric == row->metric &&
@@ -136,10 +124,10 @@ static size_t distinct_measurements(void)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++)
+    for (size_t i = 0; i < validation->row_count; i++)
         for (size_t t = 0; t < TABLES; t++)
-            n += is_goal_row(&validation.rows[i], tables[t]) &&
-                 validation.rows[i].status == VALIDATE_COUNTED && !repeats_an_earlier_row(i);
+            n += is_goal_row(&validation->rows[i], tables[t]) &&
+                 validation->rows[i].status == VALIDATE_COUNTED && !repeats_an_earlier_row(i);
     return n;
 }
 
@@ -152,7 +140,7 @@ static void print_figures(const char *name, const double *errors, size_t n)
 
 START_TEST(errors_of_counted_rows_are_within_the_goals)
 {
-    double *errors = calloc(validation.row_count + 1, sizeof *errors);
+    double *errors = calloc(validation->row_count + 1, sizeof *errors);
     double median_pct, p95_pct, max_pct;
     size_t n;
 
@@ -179,8 +167,8 @@ END_TEST
 
 START_TEST(no_row_of_the_goals_is_left_out_without_being_derived)
 {
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct validate_row *row = &validation.rows[i];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *row = &validation->rows[i];
 
         for (size_t t = 0; t < TABLES; t++)
             ck_assert_msg(!is_goal_row(row, tables[t]) || row->status != VALIDATE_SKIPPED, "%s: %s",
@@ -193,8 +181,8 @@ START_TEST(few_rows_are_fitted)
 {
     size_t fitted = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++)
-        fitted += validation.rows[i].status == VALIDATE_FITTED;
+    for (size_t i = 0; i < validation->row_count; i++)
+        fitted += validation->rows[i].status == VALIDATE_FITTED;
     printf("%zu rows are fitted\n", fitted);
     fflush(stdout);
     ck_assert_uint_le(fitted, goals.fitted_max);
@@ -207,8 +195,8 @@ START_TEST(every_verdict_on_fitting_is_right)
 {
     size_t verdicts = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct validate_row *row = &validation.rows[i];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *row = &validation->rows[i];
 
         if (row->metric != ROW_FITS)
             continue;
@@ -228,8 +216,8 @@ START_TEST(every_plan_that_was_measured_is_said_to_fit)
 {
     size_t measured = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct validate_row *row = &validation.rows[i];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *row = &validation->rows[i];
 
         if (!is_predicted(row) || (row->metric != ROW_PP && row->metric != ROW_TG))
             continue;
@@ -239,7 +227,7 @@ START_TEST(every_plan_that_was_measured_is_said_to_fit)
     printf("%zu measured plans are said to fit\n", measured);
     fflush(stdout);
     ck_assert_uint_ge(measured, goals.counted_min);
-    ck_assert_uint_eq(validation.wrong_verdicts, 0);
+    ck_assert_uint_eq(validation->wrong_verdicts, 0);
 }
 END_TEST
 
@@ -248,8 +236,8 @@ START_TEST(memory_in_use_is_close_to_what_was_measured)
     double worst_mib = 0, worst_pct = 0;
     size_t n = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct validate_row *row = &validation.rows[i];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *row = &validation->rows[i];
         double off_mib = fabs(row->predicted - row->measured);
 
         if (row->metric != ROW_VRAM || !is_predicted(row))
@@ -272,8 +260,8 @@ START_TEST(compute_buffers_are_close_to_what_was_measured)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct validate_row *row = &validation.rows[i];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *row = &validation->rows[i];
 
         if (row->metric != ROW_COMPUTE_BUFFER || !is_predicted(row) ||
             strcmp(row->row->id, "s002-h1-12") == 0)
@@ -302,9 +290,9 @@ START_TEST(the_better_of_two_plans_is_predicted_to_be_the_better)
 {
     size_t pairs = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        for (size_t j = 0; j < validation.row_count; j++) {
-            const struct validate_row *a = &validation.rows[i], *b = &validation.rows[j];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        for (size_t j = 0; j < validation->row_count; j++) {
+            const struct validate_row *a = &validation->rows[i], *b = &validation->rows[j];
 
             if (!is_comparable(a, b, tables[_i]))
                 continue;
@@ -324,10 +312,10 @@ END_TEST
 
 START_TEST(errors_of_all_rows_are_within_the_goals)
 {
-    ck_assert_uint_ge(validation.total.n, 200);
-    ck_assert_double_le(validation.total.median_pct, whole.median_pct);
-    ck_assert_double_le(validation.total.p95_pct, whole.p95_pct);
-    ck_assert_double_le(validation.total.max_pct, whole.max_pct);
+    ck_assert_uint_ge(validation->total.n, 200);
+    ck_assert_double_le(validation->total.median_pct, whole.median_pct);
+    ck_assert_double_le(validation->total.p95_pct, whole.p95_pct);
+    ck_assert_double_le(validation->total.max_pct, whole.max_pct);
 }
 END_TEST
 
@@ -341,8 +329,8 @@ START_TEST(machines_made_from_the_catalogue_are_within_the_goals)
     double errors[64];
     size_t n = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct validate_row *row = &validation.rows[i];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *row = &validation->rows[i];
 
         if (!is_of_table(row->row, "scoreboard") || row->metric != phases[_i].metric)
             continue;
@@ -361,8 +349,8 @@ START_TEST(few_rows_are_left_out_and_their_file_says_why)
 {
     size_t all = 0, left_out = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct validate_row *row = &validation.rows[i];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *row = &validation->rows[i];
 
         if (!row_metric_is_speed(row->metric) || row->status == VALIDATE_DERIVED)
             continue;
@@ -386,15 +374,16 @@ static bool is_same_phase(const struct validate_row *a, const struct validate_ro
 
 START_TEST(few_rows_of_a_model_and_phase_are_fitted)
 {
-    for (size_t i = 0; i < validation.row_count; i++) {
+    for (size_t i = 0; i < validation->row_count; i++) {
         size_t count = 0;
 
-        if (validation.rows[i].status != VALIDATE_FITTED)
+        if (validation->rows[i].status != VALIDATE_FITTED)
             continue;
-        for (size_t j = 0; j < validation.row_count; j++)
-            count += validation.rows[j].status == VALIDATE_FITTED &&
-                     is_same_phase(&validation.rows[i], &validation.rows[j]);
-        ck_assert_msg(count <= whole.fitted, "%s is one of %zu", validation.rows[i].row->id, count);
+        for (size_t j = 0; j < validation->row_count; j++)
+            count += validation->rows[j].status == VALIDATE_FITTED &&
+                     is_same_phase(&validation->rows[i], &validation->rows[j]);
+        ck_assert_msg(count <= whole.fitted, "%s is one of %zu", validation->rows[i].row->id,
+                      count);
     }
 }
 END_TEST
@@ -411,13 +400,13 @@ START_TEST(rows_of_a_table_that_differ_keep_their_order)
 {
     size_t pairs = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct validate_row *less = &validation.rows[i];
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct validate_row *less = &validation->rows[i];
         char table[48];
 
         validate_table_id(less->row->id, table, sizeof table);
-        for (size_t j = 0; j < validation.row_count && strcmp(table, "scoreboard") != 0; j++) {
-            const struct validate_row *more = &validation.rows[j];
+        for (size_t j = 0; j < validation->row_count && strcmp(table, "scoreboard") != 0; j++) {
+            const struct validate_row *more = &validation->rows[j];
 
             if (!is_of_table(more->row, table) || !are_apart(less, more))
                 continue;
@@ -455,7 +444,7 @@ int main(void)
     tcase_add_test(every, few_rows_of_a_model_and_phase_are_fitted);
     tcase_add_test(every, rows_of_a_table_that_differ_keep_their_order);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        tcase_add_checked_fixture(all[i], validate_traces, close_traces);
+        tcase_add_checked_fixture(all[i], open_traces, close_traces);
         tcase_set_timeout(all[i], 60);
         suite_add_tcase(suite, all[i]);
     }

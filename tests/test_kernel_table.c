@@ -731,39 +731,62 @@ START_TEST(a_slowed_device_is_held_up_behind_each_kernel)
 }
 END_TEST
 
-/* Embeddings, and what a device takes longer that waits for another queue. */
-START_TEST(the_hosts_own_work_and_waits_have_their_rows)
+/* Embeddings and stored rows go by the step's tokens. */
+START_TEST(the_hosts_own_work_has_its_rows)
 {
-    const struct kernel_other embed = {TASK_EMBED, 1, 3e-6, 2}, wait = {TASK_WAIT, 1, 9e-6, 1e5};
-    struct machine *machine = open_profile();
-    struct kernel_table *measured = &machine->kernel_tables[0];
-    struct setting s;
+    static const struct kernel_other rows[] = {{TASK_EMBED, 1, 3e-6, 2},
+                                               {TASK_EMBED, 512, 100e-6, 80},
+                                               {TASK_KV_STORE, 1, 1e-6, 3},
+                                               {TASK_KV_STORE, 512, 20e-6, 15}};
 
-    measured->step_s = 7e-6;
-    ck_assert_int_eq(kernel_table_add_other(measured, embed, NULL), 0);
-    ck_assert_int_eq(kernel_table_add_other(measured, wait, NULL), 0);
-    s = open_setting(machine, PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q8_0");
-    ck_near(engine_schedule_tasks(s.timed->schedule)[0].issue_s,
-            2 * 7e-6 + 3e-6 + s.timed->program->tasks[0].bytes / 2e9);
-    for (size_t i = 0; i < s.timed->program->task_count; i++) {
-        const struct program_task *task = &s.timed->program->tasks[i];
+    for (int prompt = 0; prompt < 2; prompt++) {
+        const struct program_step step = {.tokens = prompt ? 512 : 1, .outputs = 1, .sync = true};
+        struct plan plan = plan_default();
+        struct setting s = {.machine = open_profile()};
+        struct error err = {0};
+        size_t seen = 0;
 
-        if (task->kind == TASK_WAIT)
-            ck_near(engine_schedule_tasks(s.timed->schedule)[i].work_s, 9e-6);
+        s.machine->kernel_tables[0].step_s = 7e-6;
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            ck_assert_int_eq(kernel_table_add_other(&s.machine->kernel_tables[0], rows[i], NULL),
+                             0);
+        plan.split = PLAN_SPLIT_NONE;
+        plan.schedule = PLAN_SCHEDULE_LOPSIDE;
+        plan.kv_on_host = plan.kv_pinned = true;
+        s.model = model_from_catalogue("qwen3-0.6b:Q8_0", &err);
+        s.placement = placement_new(s.model, s.machine, &plan, 4096, &err);
+        ck_assert_msg(s.placement != NULL, "%s", err.text);
+        s.timing = timing_new(s.placement, &err);
+        s.timed = timed_program_new(s.timing, step, program_cells_at(s.placement, 1000), &err);
+        ck_assert_msg(s.timed != NULL, "%s", err.text);
+        for (size_t i = 0; i < s.timed->program->task_count; i++) {
+            const struct program_task *task = &s.timed->program->tasks[i];
+            const struct kernel_other *row = &rows[prompt + (task->kind == TASK_KV_STORE ? 2 : 0)];
+            double before_s = task->kind == TASK_EMBED ? 7e-6 : 0;
+
+            if (task->kind != TASK_EMBED && task->kind != TASK_KV_STORE)
+                continue;
+            ck_near(engine_schedule_tasks(s.timed->schedule)[i].issue_s,
+                    before_s + row->launch_s + task->bytes / (row->gbs * 1e9));
+            seen++;
+        }
+        ck_assert_uint_eq(seen, prompt ? 1 + 28 : 2);
+        close_setting(s);
     }
-    close_setting(s);
 }
 END_TEST
 
-START_TEST(a_window_takes_what_was_measured_beside_its_bytes)
+START_TEST(windows_and_waits_take_what_was_measured_of_them)
 {
     struct plan plan = plan_default();
     const struct program_step step = {.tokens = 1, .outputs = 1, .sync = true};
+    const struct kernel_other wait = {TASK_WAIT, 1, 9e-6, 1e5};
     struct setting s = {.machine = open_profile()};
     struct error err = {0};
     size_t windows = 0, waits = 0;
 
     s.machine->kernel_tables[0].copy_s = 6e-6;
+    ck_assert_int_eq(kernel_table_add_other(&s.machine->kernel_tables[0], wait, NULL), 0);
     plan.split = PLAN_SPLIT_NONE;
     plan.schedule = PLAN_SCHEDULE_LOPSIDE;
     plan.kv_on_host = plan.kv_pinned = true;
@@ -783,10 +806,13 @@ START_TEST(a_window_takes_what_was_measured_beside_its_bytes)
         } else if (task->kind == TASK_KV_ROWS || task->kind == TASK_INPUT) {
             ck_assert_double_ne(work_s, 6e-6); /* on the compute queue, by a kernel */
         }
-        waits += task->kind == TASK_WAIT;
+        if (task->kind == TASK_WAIT && task->queues == UINT64_C(1) << program_queue_compute(0)) {
+            ck_near(work_s, 9e-6);
+            waits++;
+        }
     }
     ck_assert_uint_eq(windows, 2 * 28);
-    ck_assert_uint_gt(waits, 0);
+    ck_assert_uint_eq(waits, 28);
     close_setting(s);
 }
 END_TEST
@@ -886,8 +912,8 @@ static Suite *suite(void)
     tcase_add_test(use, our_own_schedule_is_timed_by_the_tables);
     tcase_add_test(use, windows_that_grow_are_timed_anew_by_the_tables);
     tcase_add_test(use, a_step_has_what_products_load_ahead);
-    tcase_add_test(use, the_hosts_own_work_and_waits_have_their_rows);
-    tcase_add_test(use, a_window_takes_what_was_measured_beside_its_bytes);
+    tcase_add_test(use, the_hosts_own_work_has_its_rows);
+    tcase_add_test(use, windows_and_waits_take_what_was_measured_of_them);
     tcase_add_test(use, a_slowed_device_is_held_up_behind_each_kernel);
     tcase_add_test(use, types_that_were_not_measured_are_timed_as_before);
     tcase_add_test(use, schedules_of_others_are_never_timed_by_the_tables);

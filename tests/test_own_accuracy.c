@@ -6,49 +6,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/validate.h"
+#include "tests/shipped_traces.h"
 
 /* Of the absolute errors of all rows: the goals, but that the 95th percentile shall be 10 % and is
  * 10.2 %. */
 static const double median_max_pct = 4, p95_max_pct = 10.2, error_max_pct = 20;
 
-enum { FILES = 3 };
+static struct shipped_traces shipped;
+static struct validation *const validation = &shipped.validation;
 
-static struct trace traces[FILES];
-static struct validation validation;
-
-static void validate_traces(void)
+static void open_traces(void)
 {
-    static const char *const names[FILES] = {"h200.jsonl", "h200-x2.jsonl", "h200-x2-host.jsonl"};
-    const char *folder = getenv("srcdir");
-    struct error err = {0};
+    static const char *const names[] = {"h200.jsonl", "h200-x2.jsonl", "h200-x2-host.jsonl", NULL};
 
-    for (size_t t = 0; t < FILES; t++) {
-        char path[400];
-
-        snprintf(path, sizeof path, "%s/traces/%s", folder != NULL ? folder : ".", names[t]);
-        ck_assert_msg(trace_load_file(path, &traces[t], &err) == 0, "%s: %s", path, err.text);
-    }
-    ck_assert_msg(validate_rows(traces, FILES, NULL, &validation, &err) == 0, "%s", err.text);
+    shipped_traces_open(&shipped, names);
 }
 
 static void close_traces(void)
 {
-    validation_close(&validation);
-    for (size_t t = 0; t < FILES; t++)
-        trace_close(&traces[t]);
+    shipped_traces_close(&shipped);
 }
 
 /* ---- how close ---- */
 
 START_TEST(errors_are_within_the_goals_and_nothing_is_fitted)
 {
-    const struct validate_figures *total = &validation.total;
+    const struct validate_figures *total = &validation->total;
 
-    for (size_t i = 0; i < validation.row_count; i++)
-        ck_assert_msg(validation.rows[i].status == VALIDATE_COUNTED, "%s is %s: %s",
-                      validation.rows[i].row->id, validate_status_name(validation.rows[i].status),
-                      validation.rows[i].reason);
+    for (size_t i = 0; i < validation->row_count; i++)
+        ck_assert_msg(validation->rows[i].status == VALIDATE_COUNTED, "%s is %s: %s",
+                      validation->rows[i].row->id, validate_status_name(validation->rows[i].status),
+                      validation->rows[i].reason);
     printf("%zu rows, median %.2f %%, 95th percentile %.2f %%, at most %.2f %%\n", total->n,
            total->median_pct, total->p95_pct, total->max_pct);
     fflush(stdout);
@@ -61,19 +49,19 @@ END_TEST
 
 START_TEST(of_two_plans_the_faster_one_is_predicted_to_be_it)
 {
-    ck_assert_uint_ge(validation.order.pairs, 300);
-    ck_assert_uint_eq(validation.order.wrong, 0);
+    ck_assert_uint_ge(validation->order.pairs, 300);
+    ck_assert_uint_eq(validation->order.wrong, 0);
 }
 END_TEST
 
 START_TEST(every_row_says_how_much_its_runs_differ)
 {
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct trace_row *row = validation.rows[i].row;
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct trace_row *row = validation->rows[i].row;
 
         ck_assert_msg(trace_row_has(row, TRACE_FIELD_STDDEV), "%s", row->id);
-        ck_assert_msg(row->stddev >= 0 && row->stddev < 0.2 * validation.rows[i].measured,
-                      "%s: %g of %g", row->id, row->stddev, validation.rows[i].measured);
+        ck_assert_msg(row->stddev >= 0 && row->stddev < 0.2 * validation->rows[i].measured,
+                      "%s: %g of %g", row->id, row->stddev, validation->rows[i].measured);
     }
 }
 END_TEST
@@ -112,8 +100,8 @@ static double speed_of(struct wanted wanted)
     double speed = 0;
     size_t found = 0;
 
-    for (size_t i = 0; i < validation.row_count; i++) {
-        const struct trace_row *row = validation.rows[i].row;
+    for (size_t i = 0; i < validation->row_count; i++) {
+        const struct trace_row *row = validation->rows[i].row;
 
         if (!is_paced(row) || strcmp(row->model, "Llama-3.1-8B") != 0 ||
             row->split_mode != wanted.split || row->kv_on_host != wanted.on_host ||
@@ -121,7 +109,7 @@ static double speed_of(struct wanted wanted)
             (wanted.policy != NULL && strcmp(row->kv_policy, wanted.policy) != 0) ||
             !has_heads(row, wanted.first_heads))
             continue;
-        speed = validation.rows[i].measured;
+        speed = validation->rows[i].measured;
         found++;
     }
     ck_assert_msg(found == 1, "%zu rows", found);
@@ -203,7 +191,7 @@ int main(void)
     tcase_add_test(pair, partial_residency_under_a_tensor_split_pays_near_completion);
     tcase_add_test(pair, speculation_is_worth_more_with_a_cache_on_the_host);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        tcase_add_checked_fixture(all[i], validate_traces, close_traces);
+        tcase_add_checked_fixture(all[i], open_traces, close_traces);
         tcase_set_timeout(all[i], 60);
         suite_add_tcase(suite, all[i]);
     }
