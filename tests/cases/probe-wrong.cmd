@@ -2,5 +2,6 @@
 $LOPSIDE probe -o xml
 $LOPSIDE probe now
 $LOPSIDE probe --reduce nccl
+$LOPSIDE probe --kernels-from h200.json
 $LOPSIDE probe --kernels --reduce ring
 $LOPSIDE probe 2>/dev/null | sed "s/^host .*/host/; s/[0-9.]* GB/- GB/" | head -3 | tr -s " "
