@@ -416,15 +416,16 @@ static int probe_attention(struct probing *p, struct kernel_table *table, struct
 {
     static const struct {
         const char *model;
-        uint32_t layers;                     /* the last has attention */
-    } shapes[] = {{"qwen3-8b:Q8_0", 2},      /* 8 KV heads for 32 query heads, of 128 values */
-                  {"llama-2-7b:Q8_0", 2},    /* 32 */
-                  {"qwen3-30b-a3b:Q8_0", 2}, /* 4 */
-                  {"ornith-1.5-35b-a3b:Q8_0", 4}}; /* 4, of 256 values */
+        uint32_t layers;                          /* the last has attention */
+    } shapes[] = {{"qwen3-8b:Q8_0", 2},           /* 8 KV heads for 32 query heads, of 128 values */
+                  {"llama-2-7b:Q8_0", 2},         /* 32 */
+                  {"qwen3-30b-a3b:Q8_0", 2},      /* 4 */
+                  {"ornith-1.5-35b-a3b:Q8_0", 4}, /* 4, of 256 values */
+                  {"qwen3.8-27b:Q8_0", 4}};       /* 5 */
     static const struct {
         enum tensor_type type;
         size_t shapes;
-    } caches[] = {{TENSOR_TYPE_F16, 4}, {TENSOR_TYPE_Q8_0, 4}, {TENSOR_TYPE_Q4_0, 2}};
+    } caches[] = {{TENSOR_TYPE_F16, 5}, {TENSOR_TYPE_Q8_0, 5}, {TENSOR_TYPE_Q4_0, 2}};
 
     for (size_t i = 0; i < sizeof caches / sizeof *caches; i++)
         for (size_t s = 0; s < caches[i].shapes; s++)
