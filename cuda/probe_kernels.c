@@ -10,6 +10,7 @@
 #include "ref/session.h"
 #include "ref/source.h"
 #include "sim/kernel_samples.h"
+#include "sim/memory.h"
 #include "sim/timeline.h"
 
 enum {
@@ -187,17 +188,37 @@ static void close_model(struct probing *p)
     p->placement = NULL;
 }
 
-/* The first `layers` blocks of a model. */
+/* Whether it leaves the GPUs a fifth of their memory. */
+static bool has_room(const struct placement *placement)
+{
+    struct memory_account account;
+
+    memory_count(placement, &account);
+    for (uint32_t d = 0; d < placement->device_count; d++)
+        if (account.devices[d].total > account.devices[d].available / 5 * 4)
+            return false;
+    return true;
+}
+
+/* The first `layers` blocks of a model, or as many as there is room for: a half, a quarter, at
+ * least as few as have each kind of layer. */
 static int open_model(struct probing *p, const char *spec, uint32_t layers, struct plan plan,
                       uint32_t context, struct error *err)
 {
+    enum { LEAST_LAYERS = 4 };
+
     plan.schedule = PLAN_SCHEDULE_LOPSIDE;
     plan.n_ubatch = TOKENS_MAX;
-    if (source_open_layers(&p->source, spec, layers, 1, err) != 0)
-        return -1;
-    p->placement = placement_new(p->source.model, p->machine, &plan, context, err);
-    if (p->placement == NULL)
-        return -1;
+    for (;; layers /= 2) {
+        if (source_open_layers(&p->source, spec, layers, 1, err) != 0)
+            return -1;
+        p->placement = placement_new(p->source.model, p->machine, &plan, context, err);
+        if (p->placement == NULL)
+            return -1;
+        if (layers / 2 < LEAST_LAYERS || has_room(p->placement))
+            break;
+        close_model(p);
+    }
     p->session = session_new(
         p->placement, p->source.weights, &p->source.numbers, NULL,
         (struct session_options){.open = cuda_executor_open, .open_context = &p->options}, err);

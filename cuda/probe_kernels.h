@@ -14,7 +14,8 @@ extern "C" {
 /**
  * Fills a table: products of each weight type and attention over each cache type, from 1 to 2048
  * tokens; experts; gated delta nets; what comes between; caches on the host; and, with several
- * GPUs, sums over them all. Takes about a minute, 4 GB of the host's memory and 24 GB of the GPU's.
+ * GPUs, sums over them all. Takes about a minute, 4 GB of the host's memory and 24 GB of the GPU's,
+ * or less of a smaller one.
  *
  * @param machine   what lies here, in the order of CUDA's ordinals
  * @param device    whose kernels are measured
