@@ -2,6 +2,12 @@
  * of a plain value. */
 #include "cuda/cuda_private.h"
 
+/* Of recurrent layers. */
+static bool is_state(unsigned value)
+{
+    return value == OP_VALUE_STATE || value == OP_VALUE_CONV;
+}
+
 bool cuda_copy_is_hosts(const struct program_op *op)
 {
     return op->a.space == PROGRAM_AT_HOST && op->out.space == PROGRAM_AT_HOST;
@@ -29,7 +35,7 @@ bool cuda_copy_is_pinned(const struct cuda_executor *executor, const struct prog
 {
     struct program_operand host = op->a.space == PROGRAM_AT_HOST ? op->a : op->out;
 
-    if (host.value == OP_VALUE_STATE || host.value == OP_VALUE_CONV)
+    if (is_state(host.value))
         return false;
     return !layout_is_cache((enum op_value)host.value) || executor->placement->plan.kv_pinned;
 }
@@ -112,11 +118,10 @@ static int find_part(struct cuda_executor *executor, const struct program_op *op
 
     if (whole)
         from.row = to.row = 1;
-    if (op->a.value == OP_VALUE_STATE || op->a.value == OP_VALUE_CONV)
+    if (is_state(op->a.value))
         rows = layout_state_rows(executor->model, &executor->room, op->a.value, op->layer);
     /* Before the first step the host's state is not there yet; it is zero. */
-    if ((op->a.value == OP_VALUE_STATE || op->a.value == OP_VALUE_CONV) &&
-        op->a.space == PROGRAM_AT_HOST &&
+    if (is_state(op->a.value) && op->a.space == PROGRAM_AT_HOST &&
         reserve(executor, op->a, op->layer, rows * from.row * size, err) == nullptr)
         return -1;
     part->from = (const char *)find(executor, op->a, op->layer, rows * from.row * size, err);
@@ -195,7 +200,7 @@ static bool is_small(const struct program_op *op, bool to_host)
 
     return op->kind == OP_COPY && from_host != to_host &&
            (op->out.space == PROGRAM_AT_HOST) == to_host && !layout_is_cache(op->a.value) &&
-           op->a.value != OP_VALUE_STATE && op->a.value != OP_VALUE_CONV && op->segments <= 1;
+           !is_state(op->a.value) && op->segments <= 1;
 }
 
 bool cuda_copies_by_kernel(const struct program *program, const struct program_task *task)

@@ -60,8 +60,11 @@ static bool keeps_rows(const struct lowering *lowering)
            lowering->step.tokens <= LOWER_FEW_TOKENS;
 }
 
-/* The heads of device `d` among those of all. */
-static void keep_part(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
+/* A copy between a device's rows of K or V and rows of all heads on the host: `of_all` is where the
+ * device's heads are in those, and `own` how its rows lie. */
+static struct program_op *copy_heads(struct lowering *lowering, uint32_t layer, uint32_t d,
+                                     char part, struct program_layout *of_all,
+                                     struct program_layout *own)
 {
     const struct placement *placement = lowering->placement;
     const struct model_layer *l = &lowering->model->layers[layer];
@@ -69,13 +72,24 @@ static void keep_part(struct lowering *lowering, uint32_t layer, uint32_t d, cha
     uint64_t dim = part == 'k' ? l->head_dim_k : l->head_dim_v;
     struct program_op *op = lower_op(lowering, OP_COPY, d, (int)layer);
 
+    op->width = slices->kv_heads[d] * dim;
+    op->segments = 1;
+    *own = (struct program_layout){.row = op->width};
+    *of_all = (struct program_layout){
+        .row = l->n_head_kv * dim,
+        .first = dim * share_first(slices->rotation, slices->kv_heads, placement->device_count, d)};
+    return op;
+}
+
+static void keep_part(struct lowering *lowering, uint32_t layer, uint32_t d, char part)
+{
+    struct program_layout of_all, own;
+    struct program_op *op = copy_heads(lowering, layer, d, part, &of_all, &own);
+
     op->a = lower_at(lowering, d, part == 'k' ? OP_VALUE_KEY : OP_VALUE_VALUE);
     op->out = lower_at_host(part == 'k' ? OP_VALUE_ROWS_K : OP_VALUE_ROWS_V);
-    op->width = op->from.row = slices->kv_heads[d] * dim;
-    op->segments = 1;
-    op->to.row = l->n_head_kv * dim;
-    op->to.first =
-        dim * share_first(slices->rotation, slices->kv_heads, placement->device_count, d);
+    op->from = own;
+    op->to = of_all;
 }
 
 static void keep_rows(struct lowering *lowering, uint32_t layer, uint32_t d)
@@ -144,22 +158,15 @@ static struct program_task window_copy(const struct lowering *lowering, uint32_t
 static void copy_cells(struct lowering *lowering, uint32_t layer, uint32_t d, char part,
                        uint32_t place)
 {
-    const struct placement *placement = lowering->placement;
-    const struct model_layer *l = &lowering->model->layers[layer];
-    const struct share_slices *slices = &placement->slices[layer];
-    uint64_t dim = part == 'k' ? l->head_dim_k : l->head_dim_v;
-    struct program_op *op = lower_op(lowering, OP_COPY, d, (int)layer);
+    struct program_layout of_all, own;
+    struct program_op *op = copy_heads(lowering, layer, d, part, &of_all, &own);
 
     op->a = lower_at_host(part == 'k' ? OP_VALUE_CACHE_K : OP_VALUE_CACHE_V);
     op->out.value = part == 'k' ? OP_VALUE_WINDOW_K : OP_VALUE_WINDOW_V;
     op->out.slot = (uint8_t)place;
-    op->width = slices->kv_heads[d] * dim;
-    op->segments = 1;
-    op->from.row = l->n_head_kv * dim;
-    op->from.first =
-        dim * share_first(slices->rotation, slices->kv_heads, placement->device_count, d);
-    op->to.row = op->width;
-    op->sliding = l->window > 0;
+    op->from = of_all;
+    op->to = own;
+    op->sliding = lowering->model->layers[layer].window > 0;
 }
 
 static void deliver_window(struct lowering *lowering, uint32_t layer, uint32_t d, char part)

@@ -151,6 +151,7 @@ bool lower_attends_on_host(const struct lowering *lowering, uint32_t layer, uint
 bool lower_add_window(struct lowering *lowering, uint32_t layer, uint32_t d, char part,
                       uint32_t place, uint32_t *index);
 void lower_add_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool to_device);
+
 /* The host stores the rows of a layer that have been sent; at the end of a step all that are left.
  */
 void lower_store_rows(struct lowering *lowering);

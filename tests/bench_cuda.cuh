@@ -21,6 +21,22 @@
         }                                                                                          \
     } while (0)
 
+/* The same numbers in each run. */
+static inline uint32_t random32(void)
+{
+    static uint64_t state = 1;
+    uint64_t x = state += UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (uint32_t)(x >> 32);
+}
+
+static inline uint32_t below(uint32_t limit)
+{
+    return (uint32_t)((uint64_t)random32() * limit >> 32);
+}
+
 /* Median seconds of a captured graph. */
 template <typename Work> static double graph_s(cudaStream_t stream, int rounds, Work work)
 {

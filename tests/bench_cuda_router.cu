@@ -14,22 +14,6 @@ extern "C" {
 
 /* ---- inputs ---- */
 
-static uint64_t random_state = 1;
-
-static uint32_t random32(void)
-{
-    uint64_t x = random_state += UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (uint32_t)(x >> 32);
-}
-
-static uint32_t below(uint32_t limit)
-{
-    return (uint32_t)((uint64_t)random32() * limit >> 32);
-}
-
 /* Logits of a token, by turns of many kinds. */
 static void fill_logits(uint32_t kind, uint32_t experts, float *logits)
 {
