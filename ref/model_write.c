@@ -316,7 +316,7 @@ int model_write_gguf(const struct model *model, uint64_t seed, const char *path,
         return error_set(err, ERROR_MEMORY, "no memory for a list of %zu tensors",
                          model->tensor_count);
     for (size_t i = 0; i < model->tensor_count; i++)
-        if (synth_init(&synths[i], &model->tensors[i], seed, err))
+        if (synth_init(&synths[i], &model->tensors[i], model->tied_embeddings, seed, err))
             goto free_synths;
     writer = model_write_describe(model, err);
     if (writer)

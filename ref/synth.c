@@ -7,7 +7,7 @@
 /* ---- what values look like ---- */
 
 /* Values are uniform in centre +- amplitude; amplitude 0: mean 0 and a deviation of
- * 1 / sqrt(ne[0]). Roles that are not here: norms (by their name), biases, and products. */
+ * deviation_of(). Roles that are not here: norms (by their name), biases, and products. */
 static const struct {
     enum tensor_role role;
     float centre, amplitude;
@@ -113,12 +113,28 @@ static uint64_t spread_seed(uint64_t seed)
     return seed ^ seed >> 31;
 }
 
-int synth_init(struct synth *synth, const struct model_tensor *tensor, uint64_t seed,
+/* Of a product, or of embeddings. */
+static double deviation_of(const struct model_tensor *tensor, bool tied)
+{
+    double deviation = 1 / sqrt((double)tensor->ne[0]);
+
+    switch (tensor->role) {
+    case TENSOR_ROLE_TOKEN_EMBD:
+        return tied ? deviation : 1;
+    case TENSOR_ROLE_ATTN_OUTPUT:
+    case TENSOR_ROLE_SSM_OUT:
+        return deviation / 4;
+    default:
+        return deviation;
+    }
+}
+
+int synth_init(struct synth *synth, const struct model_tensor *tensor, bool tied, uint64_t seed,
                struct error *err)
 {
     const struct tensor_type_info *info = tensor_type_info(tensor->type);
     uint64_t key = hash_name(tensor->name) ^ spread_seed(seed);
-    double deviation = 1 / sqrt((double)tensor->ne[0]);
+    double deviation = deviation_of(tensor, tied);
     float centre, amplitude;
 
     if (!synth_makes_type(tensor->type))

@@ -16,15 +16,19 @@ bool synth_makes_type(enum tensor_type type);
 /**
  * Prepares a tensor. What its values look like depends on its role:
  *
- *   weights of products     mean 0, standard deviation 1 / sqrt(ne[0]); token_embd too, as it
- *                           may be the output head
+ *   weights of products     mean 0, standard deviation 1 / sqrt(ne[0])
+ *   attn_output, ssm_out    a quarter of that: what a layer brings from other tokens must not drown
+ *                           what a token has of its own, or all choose the same experts
+ *   token_embd              deviation 1, for the same reason; where it is the output head as well,
+ *                           that of a product: else a token would mostly be followed by itself
  *   norms                   1 +- 0.09
  *   ssm_a                   -1 .. -0.05 (it holds -exp(A_log))
  *   and so on, see synth.c; all but the first are float types
  *
+ * @param tied whether the model's token_embd is its output head (model.tied_embeddings)
  * @return 0, or -1 with `err` set (ERROR_UNSUPPORTED names tensor and type)
  */
-int synth_init(struct synth *synth, const struct model_tensor *tensor, uint64_t seed,
+int synth_init(struct synth *synth, const struct model_tensor *tensor, bool tied, uint64_t seed,
                struct error *err);
 
 /**

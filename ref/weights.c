@@ -187,7 +187,7 @@ struct weights *weights_synthetic(const struct model *model, uint64_t seed, stru
         goto free_weights;
     }
     for (size_t i = 0; i < model->tensor_count; i++)
-        if (synth_init(&weights->synths[i], &model->tensors[i], seed, err))
+        if (synth_init(&weights->synths[i], &model->tensors[i], model->tied_embeddings, seed, err))
             goto free_weights;
     return weights;
 

@@ -32,7 +32,7 @@ static uint8_t *new_weight(enum tensor_type type)
     struct error err = {0};
     struct synth synth;
 
-    ck_assert_msg(synth_init(&synth, &tensor, 1, &err) == 0, "%s", err.text);
+    ck_assert_msg(synth_init(&synth, &tensor, false, 1, &err) == 0, "%s", err.text);
     synth_bytes(&synth, 0, weight, bytes);
     return weight;
 }

@@ -26,14 +26,14 @@ static struct model_tensor describe(const char *name, enum tensor_type type, uin
 }
 
 /* The bytes of a tensor, for free(). */
-static unsigned char *make(const struct model_tensor *tensor, uint64_t seed)
+static unsigned char *make(const struct model_tensor *tensor, bool tied, uint64_t seed)
 {
     unsigned char *bytes = malloc((size_t)tensor->bytes);
     struct error err = {0};
     struct synth synth;
 
     ck_assert_ptr_nonnull(bytes);
-    ck_assert_int_eq(synth_init(&synth, tensor, seed, &err), 0);
+    ck_assert_int_eq(synth_init(&synth, tensor, tied, seed, &err), 0);
     synth_bytes(&synth, 0, bytes, (size_t)tensor->bytes);
     return bytes;
 }
@@ -111,9 +111,9 @@ struct statistics {
     double mean, deviation, low, high;
 };
 
-static struct statistics measure(const struct model_tensor *tensor, uint64_t seed)
+static struct statistics measure(const struct model_tensor *tensor, bool tied, uint64_t seed)
 {
-    unsigned char *bytes = make(tensor, seed);
+    unsigned char *bytes = make(tensor, tied, seed);
     uint64_t count = tensor->ne[0] * tensor->ne[1] * tensor->ne[2];
     struct statistics result = {.low = INFINITY, .high = -INFINITY};
     double sum = 0, squares = 0;
@@ -141,12 +141,12 @@ START_TEST(any_range_of_bytes_is_the_same_as_when_all_are_made)
 {
     static const size_t sizes[] = {1, 3, 16, 34, 200, 1000, 4096};
     struct model_tensor tensor = describe("blk.0.ffn_up.weight", types[_i], 512, 7);
-    unsigned char *whole = make(&tensor, 7), *part = malloc(8192);
+    unsigned char *whole = make(&tensor, false, 7), *part = malloc(8192);
     struct error err = {0};
     struct synth synth;
 
     ck_assert_ptr_nonnull(part);
-    ck_assert_int_eq(synth_init(&synth, &tensor, 7, &err), 0);
+    ck_assert_int_eq(synth_init(&synth, &tensor, false, 7, &err), 0);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (size_t offset = 0; offset + sizes[k] <= tensor.bytes; offset += sizes[k] / 2 + 1) {
             memset(part, 0xee, 8192);
@@ -168,7 +168,7 @@ START_TEST(bytes_stay_what_they_were_in_earlier_versions)
         UINT64_C(0x268d660f295d111f), UINT64_C(0x130356832c0d34fe),
     };
     struct model_tensor tensor = describe("blk.3.ffn_down.weight", types[_i], 1024, 4);
-    unsigned char *bytes = make(&tensor, 42);
+    unsigned char *bytes = make(&tensor, false, 42);
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
     for (uint64_t i = 0; i < tensor.bytes; i++)
@@ -183,8 +183,8 @@ START_TEST(another_name_or_seed_gives_other_bytes)
 {
     struct model_tensor tensor = describe("blk.0.ffn_up.weight", types[_i], 256, 4);
     struct model_tensor other = describe("blk.1.ffn_up.weight", types[_i], 256, 4);
-    unsigned char *bytes = make(&tensor, 1), *again = make(&tensor, 1);
-    unsigned char *seeded = make(&tensor, 2), *named = make(&other, 1);
+    unsigned char *bytes = make(&tensor, false, 1), *again = make(&tensor, false, 1);
+    unsigned char *seeded = make(&tensor, false, 2), *named = make(&other, false, 1);
 
     ck_assert_mem_eq(bytes, again, tensor.bytes);
     ck_assert_mem_ne(bytes, seeded, tensor.bytes);
@@ -200,7 +200,7 @@ START_TEST(blocks_of_a_tensor_are_unlike)
 {
     struct model_tensor tensor = describe("blk.0.ffn_up.weight", types[_i], 256, 64);
     size_t row = (size_t)tensor_type_row_bytes(types[_i], 256);
-    unsigned char *bytes = make(&tensor, 1);
+    unsigned char *bytes = make(&tensor, false, 1);
     size_t alike = 0;
 
     for (size_t a = 0; a < 64; a++)
@@ -222,12 +222,36 @@ START_TEST(weights_have_mean_0_and_deviation_of_one_by_the_root_of_a_row)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model_tensor tensor =
             describe("blk.0.ffn_up.weight", types[_i], rows[i], (1 << 18) / rows[i]);
-        struct statistics found = measure(&tensor, i);
+        struct statistics found = measure(&tensor, false, i);
         double wanted = 1 / sqrt((double)rows[i]);
 
         ck_assert_double_lt(fabs(found.mean), 0.015 * wanted);
         ck_assert_double_lt(fabs(found.deviation - wanted), 0.015 * wanted);
     }
+}
+END_TEST
+
+static const struct {
+    const char *name;
+    bool tied; /* token_embd is the output head, too */
+    double deviation;
+} deviations[] = {
+    {"token_embd.weight", false, 1},
+    {"token_embd.weight", true, 1.0 / 32},
+    {"output.weight", false, 1.0 / 32},
+    {"blk.0.attn_output.weight", false, 1.0 / 128},
+    {"blk.0.ssm_out.weight", false, 1.0 / 128},
+    {"blk.0.ffn_down_exps.weight", false, 1.0 / 32},
+};
+
+/* So that what a token has of its own decides which experts it goes to. */
+START_TEST(embeddings_outweigh_what_attention_brings_from_other_tokens)
+{
+    struct model_tensor tensor = describe(deviations[_i].name, TENSOR_TYPE_Q8_0, 1024, 256);
+    struct statistics found = measure(&tensor, deviations[_i].tied, 3);
+
+    ck_assert_double_lt(fabs(found.deviation - deviations[_i].deviation),
+                        0.015 * deviations[_i].deviation);
 }
 END_TEST
 
@@ -250,7 +274,7 @@ static const struct {
 START_TEST(values_of_a_role_lie_in_its_range)
 {
     struct model_tensor tensor = describe(ranges[_i].name, TENSOR_TYPE_F32, 4096, 1);
-    struct statistics found = measure(&tensor, 5);
+    struct statistics found = measure(&tensor, false, 5);
     double width = ranges[_i].high - ranges[_i].low;
 
     ck_assert_double_ge(found.low, ranges[_i].low);
@@ -262,7 +286,7 @@ END_TEST
 START_TEST(a_convolution_has_deviation_one_half)
 {
     struct model_tensor tensor = describe("blk.0.ssm_conv1d.weight", TENSOR_TYPE_F32, 4, 65536);
-    struct statistics found = measure(&tensor, 6);
+    struct statistics found = measure(&tensor, false, 6);
 
     ck_assert_double_lt(fabs(found.mean), 0.01);
     ck_assert_double_lt(fabs(found.deviation - 0.5), 0.01);
@@ -272,7 +296,7 @@ END_TEST
 START_TEST(scales_of_blocks_vary_a_little)
 {
     struct model_tensor tensor = describe("blk.0.ffn_up.weight", TENSOR_TYPE_Q8_0, 1024, 64);
-    unsigned char *bytes = make(&tensor, 8);
+    unsigned char *bytes = make(&tensor, false, 8);
     float low = INFINITY, high = 0;
 
     for (size_t block = 0; block < 2048; block++) {
@@ -291,7 +315,7 @@ END_TEST
 START_TEST(a_block_of_8_bits_never_holds_minus_128)
 {
     struct model_tensor tensor = describe("blk.0.ffn_up.weight", TENSOR_TYPE_Q8_0, 1024, 64);
-    unsigned char *bytes = make(&tensor, 9);
+    unsigned char *bytes = make(&tensor, false, 9);
     size_t found = 0;
 
     for (size_t block = 0; block < 2048; block++)
@@ -310,7 +334,7 @@ START_TEST(other_types_are_refused_by_name)
     struct error err = {0};
     struct synth synth;
 
-    ck_assert_int_eq(synth_init(&synth, &tensor, 0, &err), -1);
+    ck_assert_int_eq(synth_init(&synth, &tensor, false, 0, &err), -1);
     ck_assert_int_eq(err.code, ERROR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(err.text, "blk.0.ffn_up.weight"));
     ck_assert_ptr_nonnull(strstr(err.text, "IQ4_XS"));
@@ -324,7 +348,7 @@ START_TEST(a_quantised_norm_is_refused)
     struct error err = {0};
     struct synth synth;
 
-    ck_assert_int_eq(synth_init(&synth, &tensor, 0, &err), -1);
+    ck_assert_int_eq(synth_init(&synth, &tensor, false, 0, &err), -1);
     ck_assert_int_eq(err.code, ERROR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(err.text, "output_norm.weight"));
 }
@@ -346,6 +370,8 @@ int main(void)
                         TYPE_COUNT);
     tcase_add_loop_test(values, values_of_a_role_lie_in_its_range, 0,
                         sizeof ranges / sizeof *ranges);
+    tcase_add_loop_test(values, embeddings_outweigh_what_attention_brings_from_other_tokens, 0,
+                        (int)(sizeof deviations / sizeof *deviations));
     tcase_add_test(values, a_convolution_has_deviation_one_half);
     tcase_add_test(values, scales_of_blocks_vary_a_little);
     tcase_add_test(values, a_block_of_8_bits_never_holds_minus_128);
