@@ -7,6 +7,7 @@
 
 #include "config.h"
 #include "ref/host_probe.h"
+#include "sim/kernel_sample_file.h"
 #include "sim/machine_local.h"
 #ifdef HAVE_CUDA
 #include "cuda/cuda_executor.h"
@@ -24,6 +25,10 @@ static void print_help(void)
          "                            --engine lopside; a minute for each kind of GPU\n"
          "      --kernels-from FILE   with --kernels, their times from this profile of the same\n"
          "                            GPUs: only sums over GPUs are measured\n"
+         "      --save-samples FILE   with --kernels, what their times are made of (JSON); with\n"
+         "                            GPUs of several kinds, of the last one\n"
+         "      --fit-samples FILE    measures nothing: makes the times of a profile's kernels\n"
+         "                            (--kernels-from) again, of samples that were saved\n"
          "      --reduce WAY          with --kernels, how sums go over GPUs: auto, nccl,\n"
          "                            nccl-float or copies (default auto)\n"
          "  -o, --output text|json    a table (default), or a machine profile\n"
@@ -32,9 +37,77 @@ static void print_help(void)
 
 struct options {
     bool json, kernels;
-    const char *reduce; /* NULL: as by default */
-    const char *from;   /* profile; NULL: none */
+    const char *reduce;     /* NULL: as by default */
+    const char *from;       /* profile; NULL: none */
+    const char *save, *fit; /* samples; NULL: none */
 };
+
+/* ---- samples ---- */
+
+static bool takes_any(const struct kernel_sample *sample)
+{
+    (void)sample;
+    return true;
+}
+
+/* The table of a GPU with rows of samples in place of its own. Sums stay where none was sampled. */
+static int fit_table(struct machine *machine, const char *gpu, struct kernel_samples *samples,
+                     struct error *err)
+{
+    const struct kernel_table *known = machine_kernel_table(machine, gpu);
+    struct kernel_table table = {.product_count = 0};
+    double gbs = 0;
+    int status = 0;
+
+    if (known == NULL)
+        return error_set(err, ERROR_INPUT, "%s: no kernels of a GPU named \"%s\"", machine->name,
+                         gpu);
+    snprintf(table.gpu, sizeof table.gpu, "%s", gpu);
+    table.step_s = known->step_s;
+    table.pace_inside_s = known->pace_inside_s;
+    table.pace_behind_s = known->pace_behind_s;
+    table.copy_s = known->copy_s;
+    for (size_t i = 0; i < known->sum_count && status == 0; i++)
+        status = kernel_table_add_sum(&table, known->sums[i], err);
+    for (uint32_t d = 0; d < machine->device_count; d++)
+        if (strcmp(machine->devices[d].gpu, gpu) == 0)
+            gbs = machine->devices[d].memory_gbs;
+    if (status == 0)
+        status = kernel_samples_rows(samples, takes_any, gbs, &table, err);
+    if (status == 0)
+        status = machine_set_kernel_table(machine, &table, err);
+    kernel_table_clear(&table);
+    return status;
+}
+
+static int print_machine(const struct machine *machine, struct error *err)
+{
+    char *text = machine_to_json(machine, err);
+
+    if (text == NULL)
+        return -1;
+    fputs(text, stdout);
+    free(text);
+    return 0;
+}
+
+static int fit_samples(const struct options *options)
+{
+    struct kernel_samples samples = {.count = 0};
+    struct error err = {0};
+    struct machine *machine = machine_open(options->from, NULL, &err);
+    char gpu[sizeof machine->devices[0].gpu];
+    int status =
+        machine != NULL ? kernel_samples_read(options->fit, &samples, gpu, sizeof gpu, &err) : -1;
+
+    if (status == 0)
+        status = fit_table(machine, gpu, &samples, &err);
+    if (status == 0)
+        status = print_machine(machine, &err);
+    kernel_samples_free(&samples);
+    machine_free(machine);
+    return status == 0 ? CLI_OK : cli_fail(&err);
+}
 
 #ifdef HAVE_CUDA
 
@@ -127,6 +200,20 @@ static int take_kernels(const char *path, const char *gpu, struct kernel_table *
     return status;
 }
 
+static int save_samples(const struct kernel_samples *samples, const char *gpu, const char *path,
+                        struct error *err)
+{
+    FILE *out = fopen(path, "w");
+    bool failed = out == NULL;
+
+    if (!failed) {
+        kernel_samples_write(samples, gpu, out);
+        failed = ferror(out) != 0;
+        failed |= fclose(out) != 0;
+    }
+    return failed ? error_set_at(err, ERROR_IO, path, 0, 0, "cannot be written") : 0;
+}
+
 /* Tables of each kind of GPU; to the machine, or printed where `prints`. */
 static int measure_kernels(struct machine *machine, const struct options *options, bool prints,
                            struct error *err)
@@ -137,6 +224,7 @@ static int measure_kernels(struct machine *machine, const struct options *option
         cuda_reduction_find(options->reduce, &reduction);
     for (uint32_t d = 0; d < machine->device_count; d++) {
         struct kernel_table table = {.product_count = 0};
+        struct kernel_samples samples = {.count = 0};
         int status;
 
         if (machine_kernel_table(machine, machine->devices[d].gpu) != NULL)
@@ -145,7 +233,11 @@ static int measure_kernels(struct machine *machine, const struct options *option
                      ? take_kernels(options->from, machine->devices[d].gpu, &table, err)
                      : 0;
         if (status == 0)
-            status = probe_kernels(machine, d, reduction, &table, err);
+            status = probe_kernels(machine, d, reduction, &table,
+                                   options->save != NULL ? &samples : NULL, err);
+        if (status == 0 && options->save != NULL)
+            status = save_samples(&samples, machine->devices[d].gpu, options->save, err);
+        kernel_samples_free(&samples);
         if (status == 0 && prints)
             print_table(&table);
         if (status == 0)
@@ -161,7 +253,7 @@ static int print_profile(const struct probe *probe, const struct machine_host *h
                          const struct options *options, struct error *err)
 {
     struct machine *machine = machine_local(err);
-    char *text;
+    int status = 0;
 
     if (machine == NULL)
         return -1;
@@ -171,15 +263,12 @@ static int print_profile(const struct probe *probe, const struct machine_host *h
     machine->host.thread_gbs = host->thread_gbs;
     probe_apply(probe, machine);
     snprintf(machine->about, sizeof machine->about, "measured by lopside probe");
-    text = options->kernels && measure_kernels(machine, options, false, err) != 0
-               ? NULL
-               : machine_to_json(machine, err);
+    if (options->kernels)
+        status = measure_kernels(machine, options, false, err);
+    if (status == 0)
+        status = print_machine(machine, err);
     machine_free(machine);
-    if (text == NULL)
-        return -1;
-    fputs(text, stdout);
-    free(text);
-    return 0;
+    return status;
 }
 
 static int measure_gpus(const struct machine_host *host, const struct options *options,
@@ -233,10 +322,18 @@ static int measure(const struct options *options)
 
 int cli_probe(int argc, char **argv)
 {
-    enum { OPTION_KERNELS = 256, OPTION_KERNELS_FROM, OPTION_REDUCE };
+    enum {
+        OPTION_KERNELS = 256,
+        OPTION_KERNELS_FROM,
+        OPTION_SAVE_SAMPLES,
+        OPTION_FIT_SAMPLES,
+        OPTION_REDUCE
+    };
     static const struct option longs[] = {
         {"kernels", no_argument, NULL, OPTION_KERNELS},
         {"kernels-from", required_argument, NULL, OPTION_KERNELS_FROM},
+        {"save-samples", required_argument, NULL, OPTION_SAVE_SAMPLES},
+        {"fit-samples", required_argument, NULL, OPTION_FIT_SAMPLES},
         {"reduce", required_argument, NULL, OPTION_REDUCE},
         {"output", required_argument, NULL, 'o'},
         {"help", no_argument, NULL, 'h'},
@@ -255,6 +352,12 @@ int cli_probe(int argc, char **argv)
         case OPTION_KERNELS_FROM:
             options.from = optarg;
             break;
+        case OPTION_SAVE_SAMPLES:
+            options.save = optarg;
+            break;
+        case OPTION_FIT_SAMPLES:
+            options.fit = optarg;
+            break;
         case OPTION_REDUCE:
             if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "nccl") != 0 &&
                 strcmp(optarg, "nccl-float") != 0 && strcmp(optarg, "copies") != 0)
@@ -271,10 +374,19 @@ int cli_probe(int argc, char **argv)
             return cli_unknown_option("probe");
         }
     }
-    if ((options.reduce != NULL || options.from != NULL) && !options.kernels)
-        return cli_wrong_call("probe", "%s is for --kernels",
-                              options.reduce != NULL ? "--reduce" : "--kernels-from");
     if (optind < argc)
         return cli_wrong_call("probe", "unexpected argument %s", argv[optind]);
+    if (options.fit != NULL) {
+        if (options.kernels || options.from == NULL || !options.json)
+            return cli_wrong_call("probe", "--fit-samples measures nothing: it goes with "
+                                           "--kernels-from PROFILE and -o json");
+        return fit_samples(&options);
+    }
+    if ((options.reduce != NULL || options.from != NULL || options.save != NULL) &&
+        !options.kernels)
+        return cli_wrong_call("probe", "%s is for --kernels",
+                              options.reduce != NULL ? "--reduce"
+                              : options.from != NULL ? "--kernels-from"
+                                                     : "--save-samples");
     return measure(&options);
 }

@@ -25,7 +25,7 @@ enum {
 struct probing {
     const struct machine *machine;
     struct cuda_options options;
-    struct kernel_samples samples;
+    struct kernel_samples samples, *kept; /* kept: all that rows were made of, unless NULL */
     bool collects;
     double span_s; /* of the last step: embeddings, and from its first kernel on */
     const struct kernel_table *waits; /* unless NULL: what attention is longer than by this table */
@@ -324,6 +324,9 @@ static bool is_sum(const struct kernel_sample *sample)
 static int make_rows(struct probing *p, bool (*takes)(const struct kernel_sample *),
                      struct kernel_table *table, struct error *err)
 {
+    for (size_t i = 0; i < p->samples.count && p->kept != NULL; i++)
+        if (takes(&p->samples.list[i]))
+            kernel_samples_add(p->kept, p->samples.list[i]);
     return kernel_samples_rows(&p->samples, takes,
                                p->machine->devices[p->options.gpus[0]].memory_gbs, table, err);
 }
@@ -502,27 +505,30 @@ static int probe_copies(struct probing *p, struct kernel_table *table, struct er
     return 0;
 }
 
-/* Sums over all GPUs, of a tensor split. */
+/* Sums over all GPUs, of a tensor split. Widths of 4096 and 5120: what a sum through the host takes
+ * jumps at sizes in between. */
 static int probe_sums(struct probing *p, struct kernel_table *table, struct error *err)
 {
+    static const char *const models[] = {"qwen3-8b:Q8_0", "qwen3-32b:Q8_0"};
     struct plan plan = plan_default();
-    int status;
+    int status = 0;
 
     plan.split = PLAN_SPLIT_TENSOR;
     p->options.gpu_count = 0;
-    status = open_model(p, "qwen3-8b:Q8_0", 4, plan, CONTEXT, err);
-    for (size_t i = 0; i < TOKEN_COUNTS && status == 0; i++)
-        status = sample_step(p, 0, token_counts[i], err);
-    if (status == 0)
-        status = make_rows(p, is_sum, table, err);
-    close_model(p);
-    return status;
+    for (size_t m = 0; m < sizeof models / sizeof *models && status == 0; m++) {
+        status = open_model(p, models[m], 4, plan, CONTEXT, err);
+        for (size_t i = 0; i < TOKEN_COUNTS && status == 0; i++)
+            status = sample_step(p, 0, token_counts[i], err);
+        close_model(p);
+    }
+    return status == 0 ? make_rows(p, is_sum, table, err) : -1;
 }
 
 int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_reduction reduction,
-                  struct kernel_table *table, struct error *err)
+                  struct kernel_table *table, struct kernel_samples *kept, struct error *err)
 {
     struct probing p = {.machine = machine,
+                        .kept = kept,
                         .options = {.gpus = {(int)device},
                                     .gpu_count = 1,
                                     .reduction = reduction,

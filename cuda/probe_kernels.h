@@ -8,6 +8,7 @@ extern "C" {
 #endif
 
 #include "cuda/cuda_executor.h"
+#include "sim/kernel_samples.h"
 #include "sim/kernel_table.h"
 #include "sim/machine.h"
 
@@ -22,10 +23,11 @@ extern "C" {
  * @param reduction how sums go over GPUs
  * @param table     empty, or with all but sums, which are then all that is measured; its rows are
  *                  for kernel_table_clear() in either case
+ * @param kept      what rows are made of is added to it; NULL: not wanted
  * @return 0, or -1 with `err` set
  */
 int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_reduction reduction,
-                  struct kernel_table *table, struct error *err);
+                  struct kernel_table *table, struct kernel_samples *kept, struct error *err);
 
 #ifdef __cplusplus
 }

@@ -34,13 +34,16 @@ static int by_group(const void *left, const void *right)
         return a->tokens < b->tokens ? -1 : 1;
     if (a->cells != b->cells)
         return a->cells < b->cells ? -1 : 1;
+    if (a->kind == TASK_ALL_REDUCE && a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
     return a->time_s < b->time_s ? -1 : a->time_s > b->time_s;
 }
 
 static bool is_one_group(const struct kernel_sample *a, const struct kernel_sample *b)
 {
     return a->kind == b->kind && a->type == b->type && a->head_dim == b->head_dim &&
-           a->kv_heads == b->kv_heads && a->tokens == b->tokens && a->cells == b->cells;
+           a->kv_heads == b->kv_heads && a->tokens == b->tokens && a->cells == b->cells &&
+           (a->kind != TASK_ALL_REDUCE || a->bytes == b->bytes);
 }
 
 enum { GBS_MOST = 100000 };

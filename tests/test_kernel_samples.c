@@ -4,8 +4,10 @@
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-#include "sim/kernel_samples.h"
+#include "sim/kernel_sample_file.h"
 
 static struct kernel_samples samples;
 static struct kernel_table table;
@@ -82,6 +84,102 @@ START_TEST(of_sums_and_waits_the_quicker_quarter_counts_of_attention_the_median)
     ck_assert_double_eq_tol(table.attentions[0].time_s, 7e-6, 1e-12);
     ck_assert_uint_eq(table.attentions[1].head_dim, 256);
     ck_assert_double_eq_tol(table.attentions[1].time_s, 14e-6, 1e-12);
+}
+END_TEST
+
+START_TEST(sums_of_as_many_tokens_and_other_widths_are_other_rows)
+{
+    add(TASK_ALL_REDUCE, 1, 40960, 20e-6);
+    add(TASK_ALL_REDUCE, 1, 32768, 10e-6);
+    make_rows(is_any);
+    ck_assert_uint_eq(table.sum_count, 2);
+    ck_assert_double_eq_tol(table.sums[0].time_s, 10e-6, 1e-12);
+    ck_assert_uint_eq(table.sums[1].bytes, 40960);
+}
+END_TEST
+
+static void write_file(char *path, const char *text)
+{
+    FILE *out = fdopen(mkstemp(path), "w");
+
+    ck_assert_ptr_nonnull(out);
+    if (text != NULL)
+        fputs(text, out);
+    else
+        kernel_samples_write(&samples, "A \"GPU\"", out);
+    ck_assert_int_eq(fclose(out), 0);
+}
+
+START_TEST(samples_of_a_file_are_those_that_were_written)
+{
+    const struct kernel_sample product = {
+        .kind = TASK_MATMUL,
+        .type = TENSOR_TYPE_Q4_K,
+        .tokens = 4,
+        .kernels = 1,
+        .bytes = 123456789,
+        .time_s = 12.5e-6,
+        .ahead_bytes = 22e6,
+        .before = {.small_s = 1e-6, .attention_s = 2e-6, .delta_net_s = 3e-6}};
+    char path[] = "/tmp/lopside-samples.XXXXXX", gpu[16];
+    struct kernel_samples again = {.count = 0};
+    struct error err = {0};
+
+    kernel_samples_add(&samples, product);
+    kernel_samples_add(&samples, (struct kernel_sample){.kind = TASK_ATTENTION,
+                                                        .type = TENSOR_TYPE_F16,
+                                                        .tokens = 512,
+                                                        .head_dim = 128,
+                                                        .kv_heads = 8,
+                                                        .cells = UINT64_C(5000000000),
+                                                        .time_s = 1});
+    add(TASK_ALL_REDUCE, 1, 32768, 1.0 / 3 * 1e-6);
+    write_file(path, NULL);
+    ck_assert_msg(kernel_samples_read(path, &again, gpu, sizeof gpu, &err) == 0, "%s", err.text);
+    unlink(path);
+    ck_assert_str_eq(gpu, "A \"GPU\"");
+    ck_assert_uint_eq(again.count, 3);
+    ck_assert_int_eq(again.list[0].type, TENSOR_TYPE_Q4_K);
+    ck_assert_double_eq(again.list[0].bytes, product.bytes);
+    ck_assert_double_eq_tol(again.list[0].before.attention_s, 2e-6, 1e-14);
+    ck_assert_double_eq_tol(again.list[0].before.delta_net_s, 3e-6, 1e-14);
+    ck_assert_double_eq_tol(again.list[0].ahead_bytes, 22e6, 1e-3);
+    ck_assert_uint_eq(again.list[1].cells, UINT64_C(5000000000));
+    ck_assert_uint_eq(again.list[1].kv_heads, 8);
+    ck_assert_uint_eq(again.list[2].devices, 2);
+    ck_assert_double_eq_tol(again.list[2].time_s, 1.0 / 3 * 1e-6, 1e-14);
+    kernel_samples_free(&again);
+}
+END_TEST
+
+static const struct {
+    const char *text, *complaint;
+} refused[] = {
+    {"{\"lopside_samples\": 2, \"gpu\": \"G\", \"samples\": []}", "lopside_samples"},
+    {"{\"lopside_samples\": 1, \"samples\": []}", "gpu"},
+    {"{\"lopside_samples\": 1, \"gpu\": \"G\", \"samples\": [{\"kind\": \"nrom\"}]}", "norm"},
+    {"{\"lopside_samples\": 1, \"gpu\": \"G\", \"samples\": [{\"kind\": \"norm\", \"type\": "
+     "\"Q8\", \"us\": 1}]}",
+     "Q8_0"},
+    {"{\"lopside_samples\": 1, \"gpu\": \"G\", \"samples\": [{\"kind\": \"norm\", \"type\": "
+     "\"F32\", \"us\": 0}]}",
+     "us"},
+    {"{\"lopside_samples\": 1, \"gpu\": \"G\", \"samples\": [{\"kind\": \"norm\", \"type\": "
+     "\"F32\", \"us\": 1, \"ms\": 1}]}",
+     "ms"},
+};
+
+START_TEST(a_file_of_samples_is_refused_by_field)
+{
+    char path[] = "/tmp/lopside-samples.XXXXXX", gpu[16];
+    struct error err = {0};
+
+    write_file(path, refused[_i].text);
+    ck_assert_int_eq(kernel_samples_read(path, &samples, gpu, sizeof gpu, &err), -1);
+    unlink(path);
+    ck_assert_ptr_nonnull(strstr(err.source, "lopside-samples"));
+    ck_assert_int_eq(err.line, 1);
+    ck_assert_msg(strstr(err.text, refused[_i].complaint) != NULL, "%s", err.text);
 }
 END_TEST
 
@@ -166,6 +264,10 @@ int main(void)
     tcase_add_checked_fixture(tcase, NULL, close_all);
     tcase_add_test(tcase, samples_of_one_size_have_a_launch_of_few_us);
     tcase_add_test(tcase, of_sums_and_waits_the_quicker_quarter_counts_of_attention_the_median);
+    tcase_add_test(tcase, sums_of_as_many_tokens_and_other_widths_are_other_rows);
+    tcase_add_test(tcase, samples_of_a_file_are_those_that_were_written);
+    tcase_add_loop_test(tcase, a_file_of_samples_is_refused_by_field, 0,
+                        (int)(sizeof refused / sizeof *refused));
 #ifdef HAVE_NLOPT
     tcase_add_test(tcase, other_kinds_get_a_fixed_time_and_a_rate);
     tcase_add_test(tcase, what_products_have_in_common_is_found_once);
