@@ -9,7 +9,7 @@ extern "C" {
 
 enum { THREADS = 256 };
 
-static const uint64_t blocks_max = 4096;
+static const uint64_t blocks_max = 4096, many_values = 1 << 20;
 
 static unsigned blocks_for(uint64_t n)
 {
@@ -36,16 +36,35 @@ static int each(const char *name, uint64_t n, cudaStream_t stream, struct error 
     return cuda_launched(name, err);
 }
 
-/* Grid: (rows, columns / THREADS): values as a product reads them. */
-template <typename F>
+/* Grid: (rows, columns / THREADS / EACH): values as a product reads them. EACH: of a thread, whose
+ * loads go out together. */
+template <int EACH, typename F>
 __global__ void __launch_bounds__(THREADS)
     quantised_kernel(struct launch_stamp stamp, uint32_t columns, struct activations to, F f)
 {
-    const uint32_t column = blockIdx.y * THREADS + threadIdx.x;
+    const uint32_t first = blockIdx.y * THREADS * EACH + threadIdx.x;
+    float values[EACH];
 
     launch_begin(stamp);
-    if (column < columns)
-        activations_store(to, blockIdx.x, column, f.value((uint64_t)blockIdx.x * columns + column));
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (first + e * THREADS < columns)
+            values[e] = f.value((uint64_t)blockIdx.x * columns + first + e * THREADS);
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (first + e * THREADS < columns)
+            activations_store(to, blockIdx.x, first + e * THREADS, values[e]);
+}
+
+template <int EACH, typename F>
+void launch_quantised(uint64_t rows, uint64_t columns, const struct activations *to,
+                      cudaStream_t stream, F f)
+{
+    const uint64_t across = THREADS * EACH;
+    dim3 grid((unsigned)rows, (unsigned)((columns + across - 1) / across));
+
+    launch_overlapping(quantised_kernel<EACH, F>, grid, THREADS, 0, stream, (uint32_t)columns, *to,
+                       f);
 }
 
 /* Rows of `columns`, written by f, or quantised where `to` has bytes. */
@@ -56,9 +75,10 @@ static int each_of_rows(const char *name, uint64_t n, uint64_t columns,
     if (to->bytes == nullptr || n == 0)
         return each(name, n, stream, err, f);
 
-    dim3 grid((unsigned)(n / columns), (unsigned)((columns + THREADS - 1) / THREADS));
-
-    launch_overlapping(quantised_kernel<F>, grid, THREADS, 0, stream, (uint32_t)columns, *to, f);
+    if (n < many_values)
+        launch_quantised<1>(n / columns, columns, to, stream, f);
+    else
+        launch_quantised<4>(n / columns, columns, to, stream, f);
     return cuda_launched(name, err);
 }
 

@@ -1,5 +1,6 @@
 /* Norms: a block a row, of which 256 threads are the lanes of arith_sum_squares(). Of few rows each
- * is a cluster of blocks: one multiprocessor would take most of the time to quantise a row. */
+ * is a cluster of blocks: one multiprocessor would take most of the time to quantise a row. Of many
+ * a block is those threads alone. */
 #include "cuda/cuda_check.h"
 #include "cuda/kernels.h"
 #include "cuda/launch.cuh"
@@ -17,6 +18,8 @@ enum {
     CLUSTER = 8,
     CLUSTER_ROWS = 16, /* at most; more rows keep the GPU busy as they are */
     CLUSTER_SHORTEST = 1024,
+    MANY_ROWS = 128, /* at least: a thread a lane, and several blocks on a multiprocessor */
+    MANY_LONGEST = 8192,
 };
 
 /* The tree of arith_sum_squares() over its lanes; every warp computes it for itself. */
@@ -159,6 +162,53 @@ __global__ void __launch_bounds__(THREADS_MAX)
     }
 }
 
+/* Grid: (rows); a thread a lane, whose values it keeps. EACH: of a thread, n / ARITH_LANES or more.
+ */
+template <int EACH>
+static __global__ void __launch_bounds__(ARITH_LANES, EACH <= 20 ? 4 : 2)
+    rows_rms_norm_kernel(struct launch_stamp stamp, struct cuda_norm norm)
+{
+    constexpr int TOGETHER = 4; /* loads */
+    __shared__ float lanes[ARITH_LANES];
+    const uint32_t n = (uint32_t)norm.n, l = threadIdx.x;
+    const uint64_t row = (uint64_t)blockIdx.x * n;
+    float own[EACH], sum = 0.0f;
+
+    static_assert(EACH % TOGETHER == 0, "loads go out together");
+    launch_begin(stamp);
+#pragma unroll
+    for (int e = 0; e < EACH; e += TOGETHER) {
+        float values[TOGETHER];
+
+        load_values(norm, row, l + e * ARITH_LANES, ARITH_LANES, n, values);
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            own[e + i] = values[i];
+    }
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (l + e * ARITH_LANES < n)
+            sum = fmaf(own[e], own[e], sum);
+    lanes[l] = sum;
+    __syncthreads();
+
+    const float scale = arith_rsqrt(sum_of_lanes(lanes) / (float)n + norm.eps);
+
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        const uint32_t i = l + e * ARITH_LANES;
+        float value;
+
+        if (i >= n)
+            break;
+        value = arith_canonical(own[e] * scale *
+                                (norm.weight != nullptr ? __ldg(norm.weight + i) : 1.0f));
+        norm.y[row + i] = value;
+        if (norm.quantised.bytes != nullptr)
+            activations_store(norm.quantised, blockIdx.x, i, value);
+    }
+}
+
 /* Grid: (CLUSTER, rows). Each block of a cluster gets all values and adds all squares, and writes a
  * slice of whole blocks of activations. EACH: values of a thread of the slice, or more. */
 template <int EACH>
@@ -277,6 +327,27 @@ static int launch_norm(const struct cuda_norm *norm, uint64_t rows, unsigned thr
     return cuda_launched("rms_norm", err);
 }
 
+template <int EACH>
+static int launch_many_norms(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stream,
+                             struct error *err)
+{
+    launch_overlapping(rows_rms_norm_kernel<EACH>, dim3((unsigned)rows), ARITH_LANES, 0, stream,
+                       *norm);
+    return cuda_launched("rms_norm", err);
+}
+
+static int many_norms(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stream,
+                      struct error *err)
+{
+    if (norm->n <= 8 * ARITH_LANES)
+        return launch_many_norms<8>(norm, rows, stream, err);
+    if (norm->n <= 16 * ARITH_LANES)
+        return launch_many_norms<16>(norm, rows, stream, err);
+    if (norm->n <= 20 * ARITH_LANES)
+        return launch_many_norms<20>(norm, rows, stream, err);
+    return launch_many_norms<MANY_LONGEST / ARITH_LANES>(norm, rows, stream, err);
+}
+
 int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stream,
                   struct error *err)
 {
@@ -290,6 +361,9 @@ int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stre
             return launch_cluster_norm<3>(norm, rows, stream, err);
         return launch_cluster_norm<5>(norm, rows, stream, err);
     }
+    if (rows >= MANY_ROWS && norm->n > ARITH_LANES && norm->n <= MANY_LONGEST &&
+        norm->n % ARITH_BLOCK == 0)
+        return many_norms(norm, rows, stream, err);
     if (norm->n <= ARITH_LANES)
         return launch_norm<1>(norm, rows, ARITH_LANES, stream, err);
     if (norm->n <= 2 * THREADS_MAX)
