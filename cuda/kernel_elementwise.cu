@@ -36,35 +36,30 @@ static int each(const char *name, uint64_t n, cudaStream_t stream, struct error 
     return cuda_launched(name, err);
 }
 
-/* Grid: (rows, columns / THREADS / EACH): values as a product reads them. EACH: of a thread, whose
- * loads go out together. */
-template <int EACH, typename F>
+/* Grid: (rows, columns / THREADS): values as a product reads them. */
+template <typename F>
 __global__ void __launch_bounds__(THREADS)
     quantised_kernel(struct launch_stamp stamp, uint32_t columns, struct activations to, F f)
 {
-    const uint32_t first = blockIdx.y * THREADS * EACH + threadIdx.x;
-    float values[EACH];
+    const uint32_t column = blockIdx.y * THREADS + threadIdx.x;
 
     launch_begin(stamp);
-#pragma unroll
-    for (int e = 0; e < EACH; e++)
-        if (first + e * THREADS < columns)
-            values[e] = f.value((uint64_t)blockIdx.x * columns + first + e * THREADS);
-#pragma unroll
-    for (int e = 0; e < EACH; e++)
-        if (first + e * THREADS < columns)
-            activations_store(to, blockIdx.x, first + e * THREADS, values[e]);
+    if (column < columns)
+        activations_store(to, blockIdx.x, column, f.value((uint64_t)blockIdx.x * columns + column));
 }
 
-template <int EACH, typename F>
-void launch_quantised(uint64_t rows, uint64_t columns, const struct activations *to,
-                      cudaStream_t stream, F f)
+/* The same of many: grid (rows, columns / THREADS / 4). */
+template <typename F>
+__global__ void __launch_bounds__(THREADS)
+    quantised_fours_kernel(struct launch_stamp stamp, uint32_t columns, struct activations to, F f)
 {
-    const uint64_t across = THREADS * EACH;
-    dim3 grid((unsigned)rows, (unsigned)((columns + across - 1) / across));
+    const uint32_t column = (blockIdx.y * THREADS + threadIdx.x) * 4;
+    float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 
-    launch_overlapping(quantised_kernel<EACH, F>, grid, THREADS, 0, stream, (uint32_t)columns, *to,
-                       f);
+    launch_begin(stamp);
+    if (column < columns)
+        four = f.four((uint64_t)blockIdx.x * columns + column);
+    activations_store_four(to, blockIdx.x, column, four, column < columns);
 }
 
 /* Rows of `columns`, written by f, or quantised where `to` has bytes. */
@@ -75,10 +70,16 @@ static int each_of_rows(const char *name, uint64_t n, uint64_t columns,
     if (to->bytes == nullptr || n == 0)
         return each(name, n, stream, err, f);
 
-    if (n < many_values)
-        launch_quantised<1>(n / columns, columns, to, stream, f);
+    const uint32_t each = n < many_values || columns % ARITH_BLOCK != 0 ? 1 : 4;
+    const uint64_t across = (uint64_t)THREADS * each;
+    dim3 grid((unsigned)(n / columns), (unsigned)((columns + across - 1) / across));
+
+    if (each == 1)
+        launch_overlapping(quantised_kernel<F>, grid, THREADS, 0, stream, (uint32_t)columns, *to,
+                           f);
     else
-        launch_quantised<4>(n / columns, columns, to, stream, f);
+        launch_overlapping(quantised_fours_kernel<F>, grid, THREADS, 0, stream, (uint32_t)columns,
+                           *to, f);
     return cuda_launched(name, err);
 }
 
@@ -102,9 +103,21 @@ struct gate_values {
     const float *x, *gate;
     float *y;
 
+    static __device__ float of(float x, float gate)
+    {
+        return arith_canonical(x * arith_sigmoid(gate));
+    }
+
     __device__ float value(uint64_t i) const
     {
-        return arith_canonical(x[i] * arith_sigmoid(gate[i]));
+        return of(x[i], gate[i]);
+    }
+
+    __device__ float4 four(uint64_t i) const
+    {
+        const float4 a = *(const float4 *)(x + i), b = *(const float4 *)(gate + i);
+
+        return make_float4(of(a.x, b.x), of(a.y, b.y), of(a.z, b.z), of(a.w, b.w));
     }
 
     __device__ void operator()(uint64_t i) const
@@ -124,9 +137,21 @@ struct glu_values {
     bool gelu;
     float *y;
 
+    __device__ float of(float gate, float up) const
+    {
+        return arith_canonical((gelu ? arith_gelu_tanh(gate) : arith_silu(gate)) * up);
+    }
+
     __device__ float value(uint64_t i) const
     {
-        return arith_canonical((gelu ? arith_gelu_tanh(gate[i]) : arith_silu(gate[i])) * up[i]);
+        return of(gate[i], up[i]);
+    }
+
+    __device__ float4 four(uint64_t i) const
+    {
+        const float4 a = *(const float4 *)(gate + i), b = *(const float4 *)(up + i);
+
+        return make_float4(of(a.x, b.x), of(a.y, b.y), of(a.z, b.z), of(a.w, b.w));
     }
 
     __device__ void operator()(uint64_t i) const

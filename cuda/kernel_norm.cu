@@ -18,7 +18,7 @@ enum {
     CLUSTER = 8,
     CLUSTER_ROWS = 16, /* at most; more rows keep the GPU busy as they are */
     CLUSTER_SHORTEST = 1024,
-    MANY_ROWS = 128, /* at least: a thread a lane, and several blocks on a multiprocessor */
+    MANY_ROWS = 128, /* at least: several blocks on a multiprocessor, as many threads as lanes */
     MANY_LONGEST = 8192,
 };
 
@@ -162,50 +162,77 @@ __global__ void __launch_bounds__(THREADS_MAX)
     }
 }
 
-/* Grid: (rows); a thread a lane, whose values it keeps. EACH: of a thread, n / ARITH_LANES or more.
- */
-template <int EACH>
-static __global__ void __launch_bounds__(ARITH_LANES, EACH <= 20 ? 4 : 2)
+/* Four values from `at` on, joined with their sums. */
+static __device__ __forceinline__ float4 load_four(const struct cuda_norm &norm, uint64_t at)
+{
+    float4 four = *(const float4 *)(norm.x + at);
+
+    if (norm.sums != nullptr) {
+        const longlong2 low = *(const longlong2 *)(norm.sums + at);
+        const longlong2 high = *(const longlong2 *)(norm.sums + at + 2);
+
+        four.x = arith_canonical(four.x + arith_from_fixed(low.x));
+        four.y = arith_canonical(four.y + arith_from_fixed(low.y));
+        four.z = arith_canonical(four.z + arith_from_fixed(high.x));
+        four.w = arith_canonical(four.w + arith_from_fixed(high.y));
+    }
+    return four;
+}
+
+/* Grid: (rows). FOURS: fours of values of a thread, n / ARITH_LANES / 4 or more; n is a multiple of
+ * 32. */
+template <int FOURS>
+static __global__ void __launch_bounds__(ARITH_LANES, 4)
     rows_rms_norm_kernel(struct launch_stamp stamp, struct cuda_norm norm)
 {
-    constexpr int TOGETHER = 4; /* loads */
+    extern __shared__ __align__(16) float values[]; /* (n) */
     __shared__ float lanes[ARITH_LANES];
     const uint32_t n = (uint32_t)norm.n, l = threadIdx.x;
     const uint64_t row = (uint64_t)blockIdx.x * n;
-    float own[EACH], sum = 0.0f;
+    float4 own[FOURS];
+    float sum = 0.0f;
 
-    static_assert(EACH % TOGETHER == 0, "loads go out together");
     launch_begin(stamp);
 #pragma unroll
-    for (int e = 0; e < EACH; e += TOGETHER) {
-        float values[TOGETHER];
+    for (int e = 0; e < FOURS; e++)
+        if ((l + e * ARITH_LANES) * 4 < n)
+            own[e] = load_four(norm, row + (l + e * ARITH_LANES) * 4);
+#pragma unroll
+    for (int e = 0; e < FOURS; e++) {
+        const uint32_t i = (l + e * ARITH_LANES) * 4;
 
-        load_values(norm, row, l + e * ARITH_LANES, ARITH_LANES, n, values);
-#pragma unroll
-        for (int i = 0; i < TOGETHER; i++)
-            own[e + i] = values[i];
+        if (i >= n)
+            break;
+        *(float4 *)(values + i) = own[e];
+        if (norm.sums != nullptr)
+            *(float4 *)(norm.joined + row + i) = own[e];
     }
-#pragma unroll
-    for (int e = 0; e < EACH; e++)
-        if (l + e * ARITH_LANES < n)
-            sum = fmaf(own[e], own[e], sum);
+    __syncthreads();
+#pragma unroll 4
+    for (uint32_t i = l; i < n; i += ARITH_LANES)
+        sum = fmaf(values[i], values[i], sum);
     lanes[l] = sum;
     __syncthreads();
 
     const float scale = arith_rsqrt(sum_of_lanes(lanes) / (float)n + norm.eps);
 
 #pragma unroll
-    for (int e = 0; e < EACH; e++) {
-        const uint32_t i = l + e * ARITH_LANES;
-        float value;
+    for (int e = 0; e < FOURS; e++) {
+        const uint32_t i = (l + e * ARITH_LANES) * 4;
+        const bool is_there = i < n;
+        float4 weight = make_float4(1.0f, 1.0f, 1.0f, 1.0f), four = weight;
 
-        if (i >= n)
-            break;
-        value = arith_canonical(own[e] * scale *
-                                (norm.weight != nullptr ? __ldg(norm.weight + i) : 1.0f));
-        norm.y[row + i] = value;
+        if (is_there) {
+            if (norm.weight != nullptr)
+                weight = __ldg((const float4 *)(norm.weight + i));
+            four.x = arith_canonical(own[e].x * scale * weight.x);
+            four.y = arith_canonical(own[e].y * scale * weight.y);
+            four.z = arith_canonical(own[e].z * scale * weight.z);
+            four.w = arith_canonical(own[e].w * scale * weight.w);
+            *(float4 *)(norm.y + row + i) = four;
+        }
         if (norm.quantised.bytes != nullptr)
-            activations_store(norm.quantised, blockIdx.x, i, value);
+            activations_store_four(norm.quantised, blockIdx.x, i, four, is_there);
     }
 }
 
@@ -327,25 +354,34 @@ static int launch_norm(const struct cuda_norm *norm, uint64_t rows, unsigned thr
     return cuda_launched("rms_norm", err);
 }
 
-template <int EACH>
+/* Whether rows can be read by four; weights of a part of a tensor may begin anywhere. */
+static bool is_aligned(const struct cuda_norm *norm)
+{
+    return ((uintptr_t)norm->x | (uintptr_t)norm->sums | (uintptr_t)norm->joined |
+            (uintptr_t)norm->y | (uintptr_t)norm->weight) %
+               sizeof(float4) ==
+           0;
+}
+
+template <int FOURS>
 static int launch_many_norms(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stream,
                              struct error *err)
 {
-    launch_overlapping(rows_rms_norm_kernel<EACH>, dim3((unsigned)rows), ARITH_LANES, 0, stream,
-                       *norm);
+    launch_overlapping(rows_rms_norm_kernel<FOURS>, dim3((unsigned)rows), ARITH_LANES,
+                       norm->n * sizeof(float), stream, *norm);
     return cuda_launched("rms_norm", err);
 }
 
 static int many_norms(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stream,
                       struct error *err)
 {
-    if (norm->n <= 8 * ARITH_LANES)
-        return launch_many_norms<8>(norm, rows, stream, err);
-    if (norm->n <= 16 * ARITH_LANES)
-        return launch_many_norms<16>(norm, rows, stream, err);
-    if (norm->n <= 20 * ARITH_LANES)
-        return launch_many_norms<20>(norm, rows, stream, err);
-    return launch_many_norms<MANY_LONGEST / ARITH_LANES>(norm, rows, stream, err);
+    if (norm->n <= 2 * 4 * ARITH_LANES)
+        return launch_many_norms<2>(norm, rows, stream, err);
+    if (norm->n <= 4 * 4 * ARITH_LANES)
+        return launch_many_norms<4>(norm, rows, stream, err);
+    if (norm->n <= 5 * 4 * ARITH_LANES)
+        return launch_many_norms<5>(norm, rows, stream, err);
+    return launch_many_norms<MANY_LONGEST / 4 / ARITH_LANES>(norm, rows, stream, err);
 }
 
 int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stream,
@@ -362,7 +398,7 @@ int cuda_rms_norm(const struct cuda_norm *norm, uint64_t rows, cudaStream_t stre
         return launch_cluster_norm<5>(norm, rows, stream, err);
     }
     if (rows >= MANY_ROWS && norm->n > ARITH_LANES && norm->n <= MANY_LONGEST &&
-        norm->n % ARITH_BLOCK == 0)
+        norm->n % ARITH_BLOCK == 0 && is_aligned(norm))
         return many_norms(norm, rows, stream, err);
     if (norm->n <= ARITH_LANES)
         return launch_norm<1>(norm, rows, ARITH_LANES, stream, err);

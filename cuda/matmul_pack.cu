@@ -1,4 +1,5 @@
 /* Packing of weights and quantisation of activations: the layouts of matmul_fast.h. */
+#include "cuda/activations.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/matmul_fast.h"
 
@@ -158,82 +159,40 @@ cudaError_t matmul_fast_pack(const struct matmul_fast *matmul, const void *sourc
 
 /* ---- activations ---- */
 
-/* 8 lanes quantise a block, 4 values each: arith_quantise_block(). blockIdx.y: a token. */
+/* 8 lanes quantise a block, 4 values each. blockIdx.y: a token. */
 static __global__ void __launch_bounds__(THREADS)
     quantise_kernel(struct launch_stamp stamp, const float *x, uint64_t x_stride, uint32_t tokens,
-                    uint32_t atoms, uint32_t windows, uint32_t segment_windows, uint64_t count,
-                    uint8_t *out)
+                    struct activations to, uint32_t segment_windows, uint64_t count)
 {
-    const uint32_t block = (blockIdx.x * THREADS + threadIdx.x) / 8, lane = threadIdx.x % 8;
-    const uint32_t token = blockIdx.y, window = block / 4, b = block % 4;
-    const uint64_t column = (uint64_t)(window % segment_windows) * 128 + b * 32 + lane * 4;
+    const uint32_t at = (blockIdx.x * THREADS + threadIdx.x) * 4; /* of a token, with padding */
+    const uint32_t token = blockIdx.y, window = at / MATMUL_FAST_COLUMNS;
+    const uint64_t column =
+        (uint64_t)(window % segment_windows) * MATMUL_FAST_COLUMNS + at % MATMUL_FAST_COLUMNS;
     float4 value = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    uint32_t largest_bits = 0;
 
     launch_begin(stamp);
-    if (window < windows && token < tokens && column < count)
+    if (window < to.windows && token < tokens && column < count)
         value = *(const float4 *)(x + token * x_stride + window / segment_windows * count + column);
-
-    const float values[4] = {value.x, value.y, value.z, value.w};
-
-    for (int i = 0; i < 4; i++)
-        largest_bits = max(largest_bits, arith_bits(values[i]) & UINT32_C(0x7fffffff));
-    for (int s = 4; s > 0; s /= 2)
-        largest_bits = max(largest_bits, __shfl_xor_sync(0xffffffff, largest_bits, s));
-
-    float largest = arith_float(largest_bits);
-    bool finite = largest < ARITH_ACTIVATION_MAX;
-    float ratio = largest / 127.0f;
-    bool some = finite && ratio >= ARITH_SCALE_MIN;
-    float inverse = some ? 127.0f / largest : 0.0f;
-    uint32_t word = 0;
-    int32_t total = 0;
-
-    for (int i = 0; i < 4; i++) {
-        int8_t whole = some ? arith_round_to_int8(values[i] * inverse) : (int8_t)0;
-
-        word |= (uint32_t)(uint8_t)whole << (8 * i);
-        total += whole;
-    }
-    for (int s = 4; s > 0; s /= 2)
-        total += __shfl_xor_sync(0xffffffff, total, s);
-    if (window >= windows)
-        return;
-
-    const uint64_t all = (uint64_t)windows * atoms, atom = (uint64_t)window * atoms + token / 8;
-    const uint32_t t = token % 8, chunk = 2 * b + lane / 4;
-    uint8_t *q = out + atom * MATMUL_FAST_ATOM;
-    float *scales = (float *)(out + all * MATMUL_FAST_ATOM) + atom * 32;
-    float *sums = (float *)(out + all * (MATMUL_FAST_ATOM + MATMUL_FAST_ATOM_SCALES)) + atom * 32;
-
-    if (atoms == 1) {
-        scales = (float *)(out + (uint64_t)window * MATMUL_FAST_RECORD);
-        sums = scales + 32;
-        q = (uint8_t *)(scales + 64);
-    }
-    *(uint32_t *)(q + t * 128 + (chunk ^ t) * 16 + lane % 4 * 4) = word;
-    if (lane == 0) {
-        scales[b * 8 + t] = !finite ? arith_nan() : some ? ratio * 0x1p30f : 0.0f;
-        sums[b * 8 + t] = (float)total;
-    }
+    activations_store_four(to, token, at, value, window < to.windows);
 }
 
 cudaError_t matmul_fast_quantise(const struct matmul_fast *matmul, const float *x,
                                  uint64_t x_stride, uint32_t tokens, void *activations,
                                  unsigned flags, cudaStream_t stream)
 {
-    uint32_t padded = matmul_fast_padded_tokens(tokens), windows = matmul_fast_windows(matmul);
+    const struct activations to = activations_of(matmul, tokens, activations);
+
     if (!matmul_fast_takes(matmul) || tokens == 0 || x_stride % 4 != 0)
         return cudaErrorInvalidValue;
-    dim3 grid((windows * 4 * 8 + THREADS - 1) / THREADS, padded);
+
+    dim3 grid((to.windows * MATMUL_FAST_COLUMNS / 4 + THREADS - 1) / THREADS, to.atoms * 8);
 
     if (flags & MATMUL_FAST_OVERLAP)
-        launch_overlapping(quantise_kernel, grid, THREADS, 0, stream, x, x_stride, tokens,
-                           padded / 8, windows, matmul_fast_segment_windows(matmul), matmul->count,
-                           (uint8_t *)activations);
+        launch_overlapping(quantise_kernel, grid, THREADS, 0, stream, x, x_stride, tokens, to,
+                           matmul_fast_segment_windows(matmul), matmul->count);
     else
-        quantise_kernel<<<grid, THREADS, 0, stream>>>(
-            launch_take_stamp(), x, x_stride, tokens, padded / 8, windows,
-            matmul_fast_segment_windows(matmul), matmul->count, (uint8_t *)activations);
+        quantise_kernel<<<grid, THREADS, 0, stream>>>(launch_take_stamp(), x, x_stride, tokens, to,
+                                                      matmul_fast_segment_windows(matmul),
+                                                      matmul->count);
     return cudaGetLastError();
 }

@@ -507,10 +507,10 @@ static void time_all(void)
 }
 
 /* Seconds of a product in a row of overlapping launches over copies of the weight. */
-static double time_shape(enum tensor_type type, uint64_t rows, uint64_t columns, uint32_t tokens,
-                         cudaStream_t stream)
+static double time_shape(enum tensor_type type, uint32_t group, uint64_t rows, uint64_t columns,
+                         uint32_t tokens, cudaStream_t stream)
 {
-    struct matmul_fast matmul = {type, 256, rows, columns, 1, columns / 256};
+    struct matmul_fast matmul = {type, group, rows, columns, 1, columns / group};
     const uint64_t row_bytes = columns / arith_type_columns(type) * arith_type_bytes(type);
     const int copies = (int)(UINT64_C(400000000) / (row_bytes * rows)) + 2;
     uint8_t *weight = allocate<uint8_t>(row_bytes * rows);
@@ -547,20 +547,28 @@ static double time_shape(enum tensor_type type, uint64_t rows, uint64_t columns,
 /* All products of one layer, each once: what a ubatch of so many tokens takes. */
 static void time_layers(const std::vector<uint32_t> &token_counts)
 {
+    struct product {
+        uint64_t rows, columns;
+        bool halves; /* with 32 values a block, groups of 128: a tensor split cuts between them */
+    };
     static const struct {
         const char *name;
-        std::vector<std::pair<uint64_t, uint64_t>> products; /* rows, columns */
-    } models[] = {
-        {"dense 32B",
-         {{8192, 5120},
-          {1024, 5120},
-          {1024, 5120},
-          {5120, 8192},
-          {25600, 5120},
-          {25600, 5120},
-          {5120, 25600}}},
-        {"hybrid 27B",
-         {{10240, 5120}, {6144, 5120}, {5120, 6144}, {17408, 5120}, {17408, 5120}, {5120, 17408}}}};
+        std::vector<product> products;
+    } models[] = {{"dense 32B",
+                   {{8192, 5120},
+                    {1024, 5120},
+                    {1024, 5120},
+                    {5120, 8192},
+                    {25600, 5120},
+                    {25600, 5120},
+                    {5120, 25600, true}}},
+                  {"hybrid 27B",
+                   {{10240, 5120},
+                    {6144, 5120},
+                    {5120, 6144, true},
+                    {17408, 5120},
+                    {17408, 5120},
+                    {5120, 17408, true}}}};
     cudaStream_t stream;
 
     CUDA(cudaStreamCreate(&stream));
@@ -571,12 +579,13 @@ static void time_layers(const std::vector<uint32_t> &token_counts)
 
                 printf("%s, %s, %u tokens, TOPS:", entry.name, model.name, tokens);
                 for (auto &product : model.products) {
-                    double ops = 2e-12 * (double)product.first * product.second * tokens;
-                    double s =
-                        time_shape(entry.type, product.first, product.second, tokens, stream);
+                    const bool small = arith_type_columns(entry.type) == 32;
+                    double ops = 2e-12 * (double)product.rows * product.columns * tokens;
+                    double s = time_shape(entry.type, product.halves && small ? 128 : 256,
+                                          product.rows, product.columns, tokens, stream);
 
-                    printf(" %lux%lu %.0f", (unsigned long)product.first,
-                           (unsigned long)product.second, ops / s);
+                    printf(" %lux%lu %.0f", (unsigned long)product.rows,
+                           (unsigned long)product.columns, ops / s);
                     ops_all += ops;
                     s_all += s;
                 }
