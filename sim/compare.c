@@ -115,27 +115,63 @@ static double median(double *values, size_t count)
     return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
+static bool is_alike(const struct timeline_step *a, const struct timeline_step *b)
+{
+    return a->task_count == b->task_count && a->step.tokens == b->step.tokens &&
+           a->step.outputs == b->step.outputs && a->step.sequences == b->step.sequences &&
+           a->cells.base == b->cells.base && a->cells.sliding == b->cells.sliding;
+}
+
+static bool is_first_of_its_like(const struct timeline *timeline, size_t step)
+{
+    for (size_t s = 0; s < step; s++)
+        if (is_alike(&timeline->steps[s], &timeline->steps[step]))
+            return false;
+    return true;
+}
+
+/* A task's time in the steps that are like `like`, of which `timeline` may be a prediction. */
+static double mean_s(const struct timeline *timeline, const struct timeline *measured, size_t like,
+                     size_t task)
+{
+    double sum_s = 0;
+    size_t count = 0;
+
+    for (size_t s = like; s < measured->step_count; s++)
+        if (is_alike(&measured->steps[s], &measured->steps[like])) {
+            sum_s += duration_s(&timeline->steps[s].tasks[task]);
+            count++;
+        }
+    return sum_s / (double)count;
+}
+
 /* `errors` and `ratios` have room for all tasks. */
 static void compare_kind(const struct timeline *measured, const struct timeline *predicted,
                          struct compare_kind *row, double *errors, double *ratios)
 {
-    size_t ratio_count = 0;
+    size_t error_count = 0, ratio_count = 0;
 
-    for (size_t s = 0; s < measured->step_count; s++)
+    for (size_t s = 0; s < measured->step_count; s++) {
+        bool is_first = is_first_of_its_like(measured, s);
+
         for (size_t i = 0; i < measured->steps[s].task_count; i++) {
-            const struct timeline_task *task = &measured->steps[s].tasks[i];
-            double one_s = duration_s(task);
-            double other_s = duration_s(&predicted->steps[s].tasks[i]);
+            double one_s, other_s;
 
-            if (task->kind != row->kind)
+            if (measured->steps[s].tasks[i].kind != row->kind)
                 continue;
-            row->measured_s += one_s;
-            row->predicted_s += other_s;
-            errors[row->count++] = fabs(other_s - one_s);
+            row->measured_s += duration_s(&measured->steps[s].tasks[i]);
+            row->predicted_s += duration_s(&predicted->steps[s].tasks[i]);
+            row->count++;
+            if (!is_first)
+                continue;
+            one_s = mean_s(measured, measured, s, i);
+            other_s = mean_s(predicted, measured, s, i);
+            errors[error_count++] = fabs(other_s - one_s);
             if (one_s > 0)
                 ratios[ratio_count++] = fabs(other_s - one_s) / one_s;
         }
-    row->median_s = median(errors, row->count);
+    }
+    row->median_s = median(errors, error_count);
     row->median_ratio = median(ratios, ratio_count);
 }
 

@@ -5,7 +5,9 @@
 
 #include "sim/timeline.h"
 
-/* Tasks of a kind. */
+/* Tasks of a kind. In medians steps that are alike, of as many tokens over as many cells, count as
+ * one, whose tasks took the mean of theirs: clocks of GPUs tick at a quarter of a microsecond, and
+ * there are tasks that take one. */
 struct compare_kind {
     enum task_kind kind;
     size_t count;

@@ -307,6 +307,15 @@ static double weights_s(const struct kernel_product *row, double bytes, double l
     return fmax(streaming_s(0, fmax(0, bytes - loaded), row->gbs), held_s);
 }
 
+/* Of products that go on with a launch which has computed `before` bytes. */
+static double further_s(const struct kernel_product *row, double before, double bytes,
+                        double loaded)
+{
+    double before_s = before > 0 ? weights_s(row, before, loaded) : 0;
+
+    return weights_s(row, before + bytes, loaded) - before_s;
+}
+
 double kernel_product_s(const struct kernel_table *table, const struct kernel_product *row,
                         const struct kernel_gap *gap, double bytes)
 {
@@ -321,7 +330,7 @@ static double product_s(const struct kernel_table *table, const struct program_t
     bool launches = task->kernels > (quantises ? 1u : 0u);
     double bytes = program_task_weight_bytes(task);
     struct list list = products_of(table);
-    struct bracket times = {.at = program_task_product_tokens(task)}, left = times, ahead = times;
+    struct bracket times = {.at = program_task_product_tokens(task)}, found = times, ahead = times;
     struct kernel_gap none = {.s = 0}, *before = gap != NULL ? gap : &none;
     double time_s;
     double quantising_s =
@@ -339,15 +348,17 @@ static double product_s(const struct kernel_table *table, const struct program_t
             break;
         show(&times, row->tokens,
              launches ? kernel_product_s(table, row, before, bytes)
-                      : weights_s(row, bytes, loaded));
-        show(&left, row->tokens, fmax(0, loaded - bytes));
+                      : further_s(row, before->launch_bytes, bytes, loaded));
+        show(&found, row->tokens, loaded);
         show(&ahead, row->tokens, row->ahead_bytes);
     }
     time_s = growing_time_at(&times);
     if (time_s < 0)
         return time_s;
     if (gap != NULL && time_at(&ahead) > 0)
-        *gap = (struct kernel_gap){.in_product = true, .loaded_bytes = time_at(&left)};
+        *gap = (struct kernel_gap){.in_product = true,
+                                   .loaded_bytes = time_at(&found),
+                                   .launch_bytes = (launches ? 0 : before->launch_bytes) + bytes};
     else if (gap != NULL)
         kernel_gap_pass(gap, time_s, 0);
     return quantising_s + time_s;

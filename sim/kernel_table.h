@@ -91,7 +91,8 @@ void kernel_table_clear(struct kernel_table *table);
 struct kernel_gap {
     double s;            /* in which weights may have come */
     bool in_product;     /* nothing has run */
-    double loaded_bytes; /* what its launch has left for products that share it */
+    double loaded_bytes; /* that its launch found there, for all products that share it */
+    double launch_bytes; /* of those before */
 };
 
 /** Something else has run on the device, of which this share of the time had it alone. */

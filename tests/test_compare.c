@@ -10,7 +10,7 @@
 #include "sim/timeline_simulate.h"
 #include "tests/plan_cases.h"
 
-enum { STEPS = 2, ALL = 100000 };
+enum { STEPS = 3, ALL = 100000 };
 
 /* Two equal timelines of a tensor split; the tests change the second. */
 struct pair {
@@ -196,6 +196,33 @@ START_TEST(the_median_is_that_of_single_tasks)
 }
 END_TEST
 
+/* A clock that ticks once in 2 us sees a task of 3 us as one of 2 and one of 4. */
+START_TEST(tasks_of_steps_that_are_alike_took_the_mean_of_theirs)
+{
+    struct pair pair = open_pair();
+    struct comparison *comparison;
+
+    for (size_t s = 0; s < STEPS; s++)
+        for (size_t i = 0; i < pair.one->steps[s].task_count; i++) {
+            struct timeline_task *task = &pair.one->steps[s].tasks[i];
+
+            if (task->kind != TASK_NORM)
+                continue;
+            task->start_s = pair.other->steps[s].tasks[i].start_s = 0;
+            task->end_s = s == 0 ? 3e-6 : s == 1 ? 2e-6 : 4e-6; /* the first one builds */
+            pair.other->steps[s].tasks[i].end_s = 3e-6;
+        }
+    comparison = compare(&pair, 0);
+    for (size_t i = 0; i < comparison->kind_count; i++)
+        if (comparison->kinds[i].kind == TASK_NORM) {
+            ck_assert_double_lt(comparison->kinds[i].median_s, 1e-15);
+            ck_assert_double_lt(comparison->kinds[i].median_ratio, 1e-9);
+        }
+    comparison_free(comparison);
+    close_pair(&pair);
+}
+END_TEST
+
 /* ---- programs that differ ---- */
 
 static void change_kind(struct timeline *timeline)
@@ -286,6 +313,7 @@ int main(void)
     tcase_add_test(tables, contributions_of_all_tasks_add_up_to_the_difference);
     tcase_add_test(tables, rows_add_up_to_what_queues_and_steps_have);
     tcase_add_test(tables, the_median_is_that_of_single_tasks);
+    tcase_add_test(tables, tasks_of_steps_that_are_alike_took_the_mean_of_theirs);
     tcase_add_loop_test(programs, the_first_task_that_differs_is_named, 0,
                         (int)(sizeof differences / sizeof *differences));
     suite_add_tcase(suite, tables);

@@ -272,6 +272,29 @@ START_TEST(a_product_takes_its_launch_at_least)
 }
 END_TEST
 
+/* However it is divided: the rate at which a launch computes what is there bounds all of it. */
+START_TEST(products_of_a_launch_take_what_one_of_all_their_rows_takes)
+{
+    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 2e-6, 400, 10e6, 1000};
+    struct kernel_gap gap = {.s = 0};
+    double whole_s, parts_s = 0;
+
+    ck_assert_int_eq(kernel_table_add_product(&table, row, NULL), 0);
+    kernel_gap_pass(&gap, 22e-6, 0);
+    whole_s = time_behind(&gap, 1);
+    gap = (struct kernel_gap){.s = 0};
+    kernel_gap_pass(&gap, 22e-6, 0);
+    for (uint32_t part = 0; part < 4; part++) {
+        struct program_task task = product(1, part == 0 ? 1 : 0);
+
+        task.rows /= 4;
+        parts_s += kernel_table_s(&table, &task, 0, &gap);
+    }
+    ck_near(parts_s, whole_s);
+    ck_near(whole_s, 2e-6 + fmax(weight_bytes / 400e9 - 22e-6, weight_bytes / 1000e9));
+}
+END_TEST
+
 START_TEST(weights_come_late_and_not_beside_all_of_attention)
 {
     double full_s = 2e-6 + weight_bytes / 400e9;
@@ -571,6 +594,7 @@ static Suite *suite(void)
     tcase_add_test(kernels, experts_have_the_rows_that_each_touched_one_gets);
     tcase_add_test(kernels, weights_come_while_other_kernels_run);
     tcase_add_test(kernels, a_product_takes_its_launch_at_least);
+    tcase_add_test(kernels, products_of_a_launch_take_what_one_of_all_their_rows_takes);
     tcase_add_test(kernels, products_that_load_nothing_ahead_are_as_other_kernels);
     tcase_add_test(kernels, weights_come_late_and_not_beside_all_of_attention);
     tcase_add_test(kernels, weights_that_are_there_take_their_time_too);
