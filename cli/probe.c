@@ -167,8 +167,8 @@ static void print_table(const struct kernel_table *table)
     for (size_t i = 0; i < table->other_count; i++) {
         const struct kernel_other *row = &table->others[i];
 
-        printf("  %-13s %4u tokens   %8.2f us and %7.0f GB/s\n", program_task_name(row->kind),
-               row->tokens, row->launch_s * 1e6, row->gbs);
+        printf("  %-13s %4u tokens, %9.3f MiB   %8.2f us\n", program_task_name(row->kind),
+               row->tokens, (double)row->bytes / (1 << 20), row->time_s * 1e6);
     }
     for (size_t i = 0; i < table->attention_count; i++) {
         const struct kernel_attention *row = &table->attentions[i];

@@ -27,7 +27,8 @@ struct probing {
     struct cuda_options options;
     struct kernel_samples samples, *kept; /* kept: all that rows were made of, unless NULL */
     bool collects;
-    double span_s; /* of the last step: embeddings, and from its first kernel on */
+    bool products_alone; /* of other kinds there are enough */
+    double span_s;       /* of the last step: embeddings, and from its first kernel on */
     const struct kernel_table *waits; /* unless NULL: what attention is longer than by this table */
     /* The last step's kernels by the table, unless NULL: each alone, and as they follow. */
     const struct kernel_table *table;
@@ -137,6 +138,15 @@ static void add_wait(struct probing *p, const struct program *program,
         kernel_samples_add(&p->samples, sample);
 }
 
+/* Norms that are not like the others: the first one waits for the inputs, and before the head those
+ * of all tokens are joined, of which few go on. */
+static bool is_unlike(const struct program *program, size_t index)
+{
+    return program->tasks[index].kind == TASK_NORM &&
+           (program->tasks[index].kernels != 1 || index == 0 ||
+            program_task_class(program->tasks[index - 1].kind) != TASK_CLASS_KERNEL);
+}
+
 static void watch(void *context, const struct program *program, const struct timeline_step *step)
 {
     struct probing *p = context;
@@ -159,6 +169,10 @@ static void watch(void *context, const struct program *program, const struct tim
         }
         if (task->kind == TASK_ALL_REDUCE)
             sample.devices = p->placement->device_count;
+        if (task->kind == TASK_ROPE) {
+            sample.head_dim = task->head_dim;
+            sample.normed = task->normed;
+        }
         if (task->kind == TASK_ATTENTION) {
             sample.type = task->cache_type;
             sample.head_dim = task->head_dim;
@@ -171,7 +185,7 @@ static void watch(void *context, const struct program *program, const struct tim
         if (program_task_class(task->kind) == TASK_CLASS_KERNEL)
             pass(&before, task->kind, sample.time_s);
         if (program_task_class(task->kind) != TASK_CLASS_COPY && task->kind != TASK_WAIT &&
-            sample.time_s > 0)
+            !is_unlike(program, i) && !p->products_alone && sample.time_s > 0)
             kernel_samples_add(&p->samples, sample);
         i++;
     }
@@ -416,6 +430,8 @@ static int probe_pace(struct probing *p, struct kernel_table *table, struct erro
 
 /* ---- all ---- */
 
+/* What comes between products begins while they drain, and takes a little less behind those of
+ * K-quants: behind the first type it counts. */
 static int probe_models(struct probing *p, struct kernel_table *table, struct error *err)
 {
     static const char *const types[] = {"Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K"};
@@ -423,15 +439,19 @@ static int probe_models(struct probing *p, struct kernel_table *table, struct er
     static const struct {
         const char *model;
         uint32_t layers;
-    } hybrids[] = {{"ornith-1.5-35b-a3b", 16}, {"qwen3.8-27b", 8}, {"qwen3-30b-a3b", 32}};
+    } more[] = {
+        {"llama-3.1-8b", 4}, {"ornith-1.5-35b-a3b", 16}, {"qwen3.8-27b", 8}, {"qwen3-30b-a3b", 32}};
 
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        p->products_alone = i > 0;
         if (sample_model(p, "qwen3-0.6b", types[i], 8, err) != 0 ||
             sample_model(p, "qwen3-8b", types[i], 4, err) != 0 ||
             sample_model(p, "llama-3.3-70b", types[i], 2, err) != 0)
             return -1;
-    for (size_t i = 0; i < sizeof hybrids / sizeof *hybrids; i++)
-        if (sample_model(p, hybrids[i].model, "Q8_0", hybrids[i].layers, err) != 0)
+    }
+    p->products_alone = false;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (sample_model(p, more[i].model, "Q8_0", more[i].layers, err) != 0)
             return -1;
     return make_rows(p, is_of_any_model, table, err);
 }

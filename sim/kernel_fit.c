@@ -102,7 +102,7 @@ static void weigh(const struct kernel_fit_sample *samples, size_t count, double 
 
         for (size_t j = 0; j < count; j++)
             alike += samples[j].bytes == samples[i].bytes;
-        weights[i] = 1.0 / (double)alike;
+        weights[i] = sqrt(samples[i].time_s * 1e6) / (double)alike;
     }
 }
 

@@ -39,6 +39,7 @@ enum { COUNTS = sizeof counts / sizeof *counts, AMOUNTS = sizeof amounts / sizeo
 
 static const char *const keys[] = {"kind",
                                    "type",
+                                   "normed",
                                    "cells",
                                    "tokens",
                                    "kernels",
@@ -58,6 +59,8 @@ static void write_sample(const struct kernel_sample *sample, FILE *out)
 {
     fprintf(out, "{\"kind\": \"%s\", \"type\": \"%s\"", program_task_name(sample->kind),
             tensor_type_info(sample->type)->name);
+    if (sample->normed)
+        fputs(", \"normed\": true", out);
     if (sample->cells > 0)
         fprintf(out, ", \"cells\": %" PRIu64, sample->cells);
     for (size_t i = 0; i < COUNTS; i++) {
@@ -134,6 +137,7 @@ static int read_sample(const struct json_cursor *row, struct kernel_sample *samp
     if (json_input_as_object(row, err) != 0 ||
         json_input_refuse_unknown_keys(row, keys, sizeof keys / sizeof *keys, err) != 0 ||
         read_kind(row, &sample->kind, err) != 0 || read_type(row, &sample->type, err) != 0 ||
+        json_input_find_bool(row, "normed", &sample->normed, err) < 0 ||
         json_input_find_integer(row, "cells", &cells_rule, &whole, err) < 0)
         return -1;
     sample->cells = (uint64_t)whole;

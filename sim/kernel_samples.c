@@ -18,6 +18,13 @@ void kernel_samples_add(struct kernel_samples *samples, struct kernel_sample sam
     samples->list[samples->count++] = sample;
 }
 
+/* Whether each number of bytes has a row. Products are fitted over those of theirs. */
+static bool goes_by_bytes(enum task_kind kind)
+{
+    return kind != TASK_MATMUL && kind != TASK_EXPERTS && kind != TASK_ATTENTION &&
+           kind != TASK_WAIT;
+}
+
 static int by_group(const void *left, const void *right)
 {
     const struct kernel_sample *a = left, *b = right;
@@ -28,13 +35,15 @@ static int by_group(const void *left, const void *right)
         return a->type < b->type ? -1 : 1;
     if (a->head_dim != b->head_dim)
         return a->head_dim < b->head_dim ? -1 : 1;
+    if (a->normed != b->normed)
+        return a->normed < b->normed ? -1 : 1;
     if (a->kv_heads != b->kv_heads)
         return a->kv_heads < b->kv_heads ? -1 : 1;
     if (a->tokens != b->tokens)
         return a->tokens < b->tokens ? -1 : 1;
     if (a->cells != b->cells)
         return a->cells < b->cells ? -1 : 1;
-    if (a->kind == TASK_ALL_REDUCE && a->bytes != b->bytes)
+    if (goes_by_bytes(a->kind) && a->bytes != b->bytes)
         return a->bytes < b->bytes ? -1 : 1;
     return a->time_s < b->time_s ? -1 : a->time_s > b->time_s;
 }
@@ -42,13 +51,11 @@ static int by_group(const void *left, const void *right)
 static bool is_one_group(const struct kernel_sample *a, const struct kernel_sample *b)
 {
     return a->kind == b->kind && a->type == b->type && a->head_dim == b->head_dim &&
-           a->kv_heads == b->kv_heads && a->tokens == b->tokens && a->cells == b->cells &&
-           (a->kind != TASK_ALL_REDUCE || a->bytes == b->bytes);
+           a->normed == b->normed && a->kv_heads == b->kv_heads && a->tokens == b->tokens &&
+           a->cells == b->cells && (!goes_by_bytes(a->kind) || a->bytes == b->bytes);
 }
 
-enum { GBS_MOST = 100000 };
-
-/* Fits launch and rates of a product, or of what is like one. */
+/* Fits launch and rates of a product. */
 static int fit(const struct kernel_sample *group, size_t count, double gbs,
                struct kernel_table *table, struct kernel_product *row, bool common,
                struct error *err)
@@ -81,31 +88,15 @@ static int add_product_row(const struct kernel_sample *group, size_t count, doub
     return kernel_table_add_product(table, row, err);
 }
 
-static bool has_one_size(const struct kernel_sample *group, size_t count)
+/* The mean of its middle half: clocks tick, and a few had to wait. */
+static double middle_s(const struct kernel_sample *group, size_t count)
 {
-    for (size_t i = 1; i < count; i++)
-        if (group[i].bytes != group[0].bytes)
-            return false;
-    return true;
-}
+    size_t first = count / 4, end = count - count / 4;
+    double sum_s = 0;
 
-/* Of one size the median, of which a launch takes so much. */
-static int add_other_row(const struct kernel_sample *group, size_t count, double gbs,
-                         struct kernel_table *table, struct error *err)
-{
-    static const double launch_s = 2.5e-6;
-    double median_s = group[count / 2].time_s;
-    struct kernel_product row = {.launch_s = median_s, .gbs = GBS_MOST};
-
-    if (!has_one_size(group, count)) {
-        if (fit(group, count, gbs, table, &row, false, err) != 0)
-            return -1;
-    } else if (group->bytes > 0 && median_s > launch_s * group->kernels) {
-        row.launch_s = launch_s * group->kernels;
-        row.gbs = fmin(GBS_MOST, group->bytes / (median_s - row.launch_s) * 1e-9);
-    }
-    return kernel_table_add_other(
-        table, (struct kernel_other){group->kind, group->tokens, row.launch_s, row.gbs}, err);
+    for (size_t i = first; i < end; i++)
+        sum_s += group[i].time_s;
+    return sum_s / (double)(end - first);
 }
 
 /* Of what may have had to wait for others: a quarter took less. */
@@ -128,16 +119,25 @@ static int add_rows(const struct kernel_sample *group, size_t count, double gbs,
                                       group->cells, group[count / 2].time_s},
             err);
     case TASK_WAIT:
-        return kernel_table_add_other(
-            table, (struct kernel_other){TASK_WAIT, group->tokens, early_s(group, count), GBS_MOST},
-            err);
+        return kernel_table_add_other(table,
+                                      (struct kernel_other){.kind = TASK_WAIT,
+                                                            .tokens = group->tokens,
+                                                            .time_s = early_s(group, count)},
+                                      err);
     case TASK_ALL_REDUCE:
         return kernel_table_add_sum(
             table,
             (struct kernel_sum){group->devices, (uint64_t)group->bytes, early_s(group, count)},
             err);
     default:
-        return add_other_row(group, count, gbs, table, err);
+        return kernel_table_add_other(table,
+                                      (struct kernel_other){.kind = group->kind,
+                                                            .head_dim = group->head_dim,
+                                                            .normed = group->normed,
+                                                            .tokens = group->tokens,
+                                                            .bytes = (uint64_t)group->bytes,
+                                                            .time_s = middle_s(group, count)},
+                                      err);
     }
 }
 

@@ -15,7 +15,9 @@ struct kernel_sample {
     uint32_t tokens;       /* of an expert: rows that it has on average */
     uint32_t kernels;
     uint32_t devices;            /* of a sum */
-    uint32_t head_dim, kv_heads; /* of attention with 32 query heads */
+    uint32_t head_dim;           /* of attention and rope */
+    bool normed;                 /* of rope: heads have norms, too */
+    uint32_t kv_heads;           /* of attention with 32 query heads */
     uint64_t cells;              /* with as many multiply-adds as there were */
     double bytes, time_s;
     double ahead_bytes;              /* of a product, at most */
@@ -36,8 +38,8 @@ void kernel_samples_add(struct kernel_samples *samples, struct kernel_sample sam
  *
  * Products are fitted (kernel_fit.h); where the table has none yet, what they have in common is
  * found with those of Q8_0 and one token. Of attention the median counts; of sums and waits, which
- * may have had to wait for others, the first behind the quicker quarter. Other kinds get a fixed time and a
- * rate over their bytes by the same fit, where they are of more than one size.
+ * may have had to wait for others, the first behind the quicker quarter. Of other kinds each size
+ * has a row, the mean of the middle half.
  *
  * @param gbs of the GPU's memory, to begin with
  * @return 0, or -1 with `err` set (ERROR_MEMORY, ERROR_UNSUPPORTED)

@@ -36,9 +36,13 @@ static int compare_attentions(const void *left, const void *right)
 static int compare_others(const void *left, const void *right)
 {
     const struct kernel_other *a = left, *b = right;
-    int by_kind = order(a->kind, b->kind);
+    int by_kind = order(a->kind, b->kind), by_dim = order(a->head_dim, b->head_dim);
 
-    return by_kind != 0 ? by_kind : order(a->tokens, b->tokens);
+    if (by_kind != 0)
+        return by_kind;
+    if (a->normed != b->normed || by_dim != 0)
+        return a->normed != b->normed ? order(a->normed, b->normed) : by_dim;
+    return a->tokens != b->tokens ? order(a->tokens, b->tokens) : order(a->bytes, b->bytes);
 }
 
 static int compare_sums(const void *left, const void *right)
@@ -250,25 +254,100 @@ static double sequence_tokens(const struct program_task *task)
 
 /* ---- kernels ---- */
 
-static double other_rows_s(const struct kernel_table *table, enum task_kind kind, double tokens,
-                           double bytes)
+/* Whether `dim` is nearer to `wanted` in ratio than what was found before; 0: nothing was. */
+static bool is_nearer(uint32_t dim, uint32_t found, uint32_t wanted)
 {
-    const struct kernel_other first = {.kind = kind};
-    struct list list = others_of(table);
-    struct bracket bracket = {.at = tokens};
-
-    for (size_t i = place_of(&list, &first); i < list.count && table->others[i].kind == kind; i++)
-        show(&bracket, table->others[i].tokens,
-             streaming_s(table->others[i].launch_s, bytes, table->others[i].gbs));
-    return time_at(&bracket); /* `bytes` has grown with the tokens */
+    return found == 0 || fabs(log((double)dim / wanted)) < fabs(log((double)found / wanted));
 }
 
-static double other_s(const struct kernel_table *table, enum task_kind kind, double tokens,
+/* Which heads' rows of a kind serve for the wanted ones: those that are normed as they are, else
+ * others; of these the nearest dimension. */
+static struct kernel_other nearest_heads(const struct kernel_table *table,
+                                         const struct kernel_other *wanted)
+{
+    const struct kernel_other first = {.kind = wanted->kind};
+    struct kernel_other nearest = first;
+    struct list list = others_of(table);
+
+    for (size_t i = place_of(&list, &first);
+         i < list.count && table->others[i].kind == wanted->kind && wanted->head_dim > 0; i++) {
+        const struct kernel_other *row = &table->others[i];
+        bool found_like = nearest.head_dim > 0 && nearest.normed == wanted->normed;
+        bool is_like = row->normed == wanted->normed;
+
+        if (row->head_dim == 0 || is_like < found_like)
+            continue;
+        if (is_like > found_like || is_nearer(row->head_dim, nearest.head_dim, wanted->head_dim)) {
+            nearest.head_dim = row->head_dim;
+            nearest.normed = row->normed;
+        }
+    }
+    return nearest;
+}
+
+static bool is_one_list(const struct kernel_other *a, const struct kernel_other *b)
+{
+    return a->kind == b->kind && a->normed == b->normed && a->head_dim == b->head_dim &&
+           a->tokens == b->tokens;
+}
+
+/* Beyond measured points at the rate between the two nearest; of a single one the launch stays. */
+static double beyond_s(const struct kernel_other *nearest, const struct kernel_other *next,
+                       double bytes)
+{
+    static const double launch_s = 2.5e-6;
+    double ratio = nearest->bytes > 0 ? bytes / (double)nearest->bytes : 1;
+    double fixed_s = fmin(launch_s, nearest->time_s), slope;
+
+    if (next == NULL)
+        return fixed_s + (nearest->time_s - fixed_s) * ratio;
+    slope = (nearest->time_s - next->time_s) / ((double)nearest->bytes - (double)next->bytes);
+    return fmax(nearest->time_s * fmin(ratio, 1),
+                nearest->time_s + fmax(slope, 0) * (bytes - (double)nearest->bytes));
+}
+
+/* Rows of one kind, head dimension and number of tokens, from `*at` on, which goes behind them. */
+static double size_s(const struct kernel_table *table, size_t *at, double bytes)
+{
+    const struct kernel_other *first = &table->others[*at], *last;
+    struct bracket bracket = {.at = bytes};
+    size_t count = 0;
+
+    for (; *at < table->other_count && is_one_list(first, &table->others[*at]); (*at)++, count++)
+        show(&bracket, (double)table->others[*at].bytes, table->others[*at].time_s);
+    last = first + count - 1;
+    if (bytes < (double)first->bytes)
+        return beyond_s(first, count > 1 ? first + 1 : NULL, bytes);
+    if (bytes > (double)last->bytes)
+        return beyond_s(last, count > 1 ? last - 1 : NULL, bytes);
+    return last->bytes == 0 ? last->time_s : time_at(&bracket);
+}
+
+/* As many bytes a token as are asked for at each number of tokens. */
+static double other_rows_s(const struct kernel_table *table, struct kernel_other wanted,
+                           double tokens, double bytes)
+{
+    const struct kernel_other first = nearest_heads(table, &wanted);
+    struct list list = others_of(table);
+    struct bracket bracket = {.at = tokens};
+    size_t i = place_of(&list, &first);
+
+    while (i < list.count && table->others[i].kind == first.kind &&
+           table->others[i].normed == first.normed && table->others[i].head_dim == first.head_dim) {
+        uint32_t measured = table->others[i].tokens;
+
+        show(&bracket, measured, size_s(table, &i, bytes / tokens * measured));
+    }
+    return growing_time_at(&bracket);
+}
+
+static double other_s(const struct kernel_table *table, struct kernel_other wanted, double tokens,
                       double bytes)
 {
-    double time_s = other_rows_s(table, kind, tokens, bytes);
+    double time_s = other_rows_s(table, wanted, tokens, bytes);
 
-    return time_s < 0 ? other_rows_s(table, TASK_NORM, tokens, bytes) : time_s;
+    wanted = (struct kernel_other){.kind = TASK_NORM};
+    return time_s < 0 ? other_rows_s(table, wanted, tokens, bytes) : time_s;
 }
 
 void kernel_gap_pass(struct kernel_gap *gap, double time_s, double alone)
@@ -325,6 +404,7 @@ double kernel_product_s(const struct kernel_table *table, const struct kernel_pr
 static double product_s(const struct kernel_table *table, const struct program_task *task,
                         struct kernel_gap *gap)
 {
+    const struct kernel_other norm = {.kind = TASK_NORM};
     const struct kernel_product first = {.kind = task->kind, .type = task->type};
     bool quantises = task->input_bytes > 0; /* by a kernel of its own */
     bool launches = task->kernels > (quantises ? 1u : 0u);
@@ -333,8 +413,7 @@ static double product_s(const struct kernel_table *table, const struct program_t
     struct bracket times = {.at = program_task_product_tokens(task)}, found = times, ahead = times;
     struct kernel_gap none = {.s = 0}, *before = gap != NULL ? gap : &none;
     double time_s;
-    double quantising_s =
-        quantises ? other_s(table, TASK_NORM, task->tokens, task->input_bytes) : 0;
+    double quantising_s = quantises ? other_s(table, norm, task->tokens, task->input_bytes) : 0;
 
     if (quantising_s < 0)
         return -1;
@@ -408,12 +487,9 @@ static uint32_t nearest_dim(const struct kernel_table *table, enum tensor_type t
     uint32_t nearest = 0;
 
     for (size_t i = place_of(&list, &first);
-         i < list.count && table->attentions[i].cache_type == type; i++) {
-        uint32_t measured = table->attentions[i].head_dim;
-
-        if (nearest == 0 || fabs(log((double)measured / dim)) < fabs(log((double)nearest / dim)))
-            nearest = measured;
-    }
+         i < list.count && table->attentions[i].cache_type == type; i++)
+        if (is_nearer(table->attentions[i].head_dim, nearest, dim))
+            nearest = table->attentions[i].head_dim;
     return nearest;
 }
 
@@ -445,12 +521,17 @@ static double attention_s(const struct kernel_table *table, const struct program
 double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
                       double cells, struct kernel_gap *gap)
 {
+    const struct kernel_other other = {
+        .kind = task->kind,
+        .head_dim = task->kind == TASK_ROPE ? task->head_dim : 0,
+        .normed = task->normed,
+    };
     double time_s;
 
     if (task->kind == TASK_MATMUL || task->kind == TASK_EXPERTS)
         return product_s(table, task, gap);
     time_s = task->kind == TASK_ATTENTION ? attention_s(table, task, cells)
-                                          : other_s(table, task->kind, sequence_tokens(task),
+                                          : other_s(table, other, sequence_tokens(task),
                                                     task->bytes + cells * task->bytes_per_cell);
     if (gap != NULL && time_s >= 0)
         kernel_gap_pass(gap, time_s, alone(table, task->kind));
@@ -460,7 +541,7 @@ double kernel_table_s(const struct kernel_table *table, const struct program_tas
 double kernel_table_plain_s(const struct kernel_table *table, const struct program_task *task,
                             double bytes)
 {
-    return other_rows_s(table, task->kind, task->tokens, bytes);
+    return other_rows_s(table, (struct kernel_other){.kind = task->kind}, task->tokens, bytes);
 }
 
 /* ---- sums ---- */

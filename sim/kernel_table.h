@@ -36,14 +36,17 @@ struct kernel_attention {
     double time_s;               /* of all its kernels */
 };
 
-/* Other kernels of a step of so many tokens: launch_s + bytes / gbs, with program_task.bytes (for
- * TASK_DELTA_NET that is without state_bytes). TASK_NORM's rows serve for kernels without rows. Of
- * the host's own tasks embeddings and the storing of rows may have rows, too, and so may TASK_WAIT:
- * what a kernel takes longer that waits for another queue. */
+/* Other kernels of a step of so many tokens that move so many bytes: program_task.bytes, for
+ * TASK_DELTA_NET without state_bytes. TASK_NORM's rows serve for kernels without rows. Of the host's
+ * own tasks embeddings and the storing of rows may have rows, too, and so may TASK_WAIT: what a
+ * kernel takes longer that waits for another queue. */
 struct kernel_other {
     enum task_kind kind; /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ..., TASK_EMBED */
+    uint32_t head_dim;   /* of the heads that go through TASK_ROPE; 0: not told apart */
+    bool normed;         /* they go through norms, too */
     uint32_t tokens;     /* of one sequence; 1 or more */
-    double launch_s, gbs;
+    uint64_t bytes;      /* of all of them */
+    double time_s;
 };
 
 /* Sums over devices. */
@@ -104,8 +107,8 @@ double kernel_product_s(const struct kernel_table *table, const struct kernel_pr
 
 /**
  * Seconds of a kernel task by the table: between rows of the same kind and type times are
- * interpolated over tokens (and cells), beyond the last they grow with them; between numbers of KV
- * heads for a query head they are interpolated, too. Of head dimensions the nearest one counts.
+ * interpolated over tokens (and cells, or bytes), beyond the last they grow with them; between
+ * numbers of KV heads for a query head they are interpolated, too. Of head dimensions the nearest one counts.
  *
  * @param task as the schedule `lopside` has it
  * @param cells of the task's window

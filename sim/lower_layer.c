@@ -195,6 +195,7 @@ static void attention_head(struct lowering *lowering, uint32_t layer, uint32_t d
     uint64_t v_rows = (uint64_t)slices->kv_heads[d] * l->head_dim_v;
     uint64_t columns = lowering->model->n_embd;
     bool quantised = tensor_type_info(placement->plan.type_k)->quantised;
+    struct program_task task;
 
     if (!lowering->on_host)
         lower_await_rows(lowering, layer, d);
@@ -216,9 +217,13 @@ static void attention_head(struct lowering *lowering, uint32_t layer, uint32_t d
     lower_op_rope(lowering, layer, d,
                   lowering->on_host || (placement->kv_resident[layer] >> d & 1) != 0);
     /* Our runtime has one kernel for what heads go through, into a cache of any type. */
-    elementwise(lowering, d, (int)layer, TASK_ROPE,
-                8.0 * (double)(q_rows + k_rows + v_rows) * tokens,
-                lowering->own ? 1u : (l->q_gated ? 7u : 3u) + (quantised ? 3u : 0u));
+    task = kernel_task(TASK_ROPE,
+                       lowering->own ? 1u : (l->q_gated ? 7u : 3u) + (quantised ? 3u : 0u));
+    task.bytes = 8.0 * (double)(q_rows + k_rows + v_rows) * tokens;
+    task.head_dim = l->head_dim_k;
+    task.normed = find(lowering, (int)layer, TENSOR_ROLE_ATTN_Q_NORM) != NULL;
+    task.tokens = lowering->step.tokens;
+    lower_kernel(lowering, d, (int)layer, task);
 }
 
 static void attention(struct lowering *lowering, uint32_t layer, uint32_t d)

@@ -182,10 +182,8 @@ static const struct machine_field attention_rows[] = {
 };
 
 static const struct machine_field other_rows[] = {
-    {NULL, "launch_us", TIME, "us", "fixed time of the kernels",
-     0, US_MAX, false, 1e-6, offsetof(struct kernel_other, launch_s)},
-    {NULL, "gbs", BANDWIDTH, "GB/s", "their bytes for the rest of their time",
-     KERNEL_GBS_MIN, GBS_MAX, false, 1, offsetof(struct kernel_other, gbs)},
+    {NULL, "us", TIME, "us", "the kernels",
+     KERNEL_US_MIN, KERNEL_US_MAX, false, 1e-6, offsetof(struct kernel_other, time_s)},
 };
 
 static const struct machine_field sum_rows[] = {

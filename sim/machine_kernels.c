@@ -172,15 +172,26 @@ static int read_product(const struct json_cursor *row, struct kernel_table *tabl
     return kernel_table_add_product(table, product, err);
 }
 
+/* Where it is given. */
+static int read_head_dim(const struct json_cursor *row, uint32_t *head_dim, struct error *err)
+{
+    const struct json_integer_rule rule = {"a number of values of a head", 1, dim_max};
+    int64_t value = *head_dim;
+
+    if (json_input_find_integer(row, "head_dim", &rule, &value, err) < 0)
+        return -1;
+    *head_dim = (uint32_t)value;
+    return 0;
+}
+
 static int read_attention(const struct json_cursor *row, struct kernel_table *table,
                           struct error *err)
 {
     const struct json_integer_rule rule = {"a number of cells", 1, cells_max};
     const struct json_integer_rule head_rule = {"a number of KV heads, of 32 query heads", 1,
                                                 KERNEL_ATTENTION_HEADS};
-    const struct json_integer_rule dim_rule = {"a number of values of a head", 1, dim_max};
-    struct kernel_attention attention;
-    int64_t kv_heads, cells, head_dim = KERNEL_ATTENTION_HEAD_DIM;
+    struct kernel_attention attention = {.head_dim = KERNEL_ATTENTION_HEAD_DIM};
+    int64_t kv_heads, cells;
 
     if (machine_fields_refuse_unknown(
             row, kernel_attention_fields,
@@ -189,12 +200,9 @@ static int read_attention(const struct json_cursor *row, struct kernel_table *ta
         json_input_integer(row, "kv_heads", &head_rule, &kv_heads, err) != 0 ||
         read_tokens(row, &attention.tokens, err) != 0 ||
         json_input_integer(row, "cells", &rule, &cells, err) != 0 ||
-        read_times(row, kernel_attention_fields, 0, &attention, err) != 0)
+        read_times(row, kernel_attention_fields, 0, &attention, err) != 0 ||
+        read_head_dim(row, &attention.head_dim, err) != 0)
         return -1;
-    if (json_object_get(row->value, "head_dim") != NULL &&
-        json_input_integer(row, "head_dim", &dim_rule, &head_dim, err) != 0)
-        return -1;
-    attention.head_dim = (uint32_t)head_dim;
     attention.kv_heads = (uint32_t)kv_heads;
     attention.cells = (uint64_t)cells;
     return kernel_table_add_attention(table, attention, err);
@@ -202,14 +210,21 @@ static int read_attention(const struct json_cursor *row, struct kernel_table *ta
 
 static int read_other(const struct json_cursor *row, struct kernel_table *table, struct error *err)
 {
-    struct kernel_other other;
+    const struct json_integer_rule byte_rule = {"a size in bytes", 0, bytes_max};
+    struct kernel_other other = {.head_dim = 0};
+    int64_t bytes;
 
-    if (machine_fields_refuse_unknown(row, kernel_other_fields, MACHINE_KEYS("kind", "tokens"),
+    if (machine_fields_refuse_unknown(row, kernel_other_fields,
+                                      MACHINE_KEYS("kind", "head_dim", "normed", "tokens", "bytes"),
                                       err) != 0 ||
         read_kind(row, is_other, &other.kind, err) != 0 ||
         read_tokens(row, &other.tokens, err) != 0 ||
-        read_times(row, kernel_other_fields, 0, &other, err) != 0)
+        json_input_integer(row, "bytes", &byte_rule, &bytes, err) != 0 ||
+        read_times(row, kernel_other_fields, 0, &other, err) != 0 ||
+        read_head_dim(row, &other.head_dim, err) != 0 ||
+        json_input_find_bool(row, "normed", &other.normed, err) < 0)
         return -1;
+    other.bytes = (uint64_t)bytes;
     return kernel_table_add_other(table, other, err);
 }
 
@@ -366,7 +381,12 @@ static int add_other(json_t *rows, const struct kernel_other *other)
     json_t *row = json_object();
     int failed = add_word(row, "kind", program_task_name(other->kind));
 
+    if (other->head_dim > 0)
+        failed |= add_count(row, "head_dim", other->head_dim);
+    if (other->normed)
+        failed |= json_object_set_new(row, "normed", json_true());
     failed |= add_count(row, "tokens", other->tokens);
+    failed |= add_count(row, "bytes", other->bytes);
     failed |= machine_add_fields(row, kernel_other_fields, other);
     return failed | json_array_append_new(rows, row);
 }

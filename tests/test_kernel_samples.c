@@ -42,15 +42,42 @@ static void add(enum task_kind kind, uint32_t tokens, double bytes, double time_
                                                         .time_s = time_s});
 }
 
-START_TEST(samples_of_one_size_have_a_launch_of_few_us)
+/* Of each size the middle half counts: 10, 11, 12, 13 of these. */
+START_TEST(other_kinds_have_a_row_for_each_size)
 {
-    add(TASK_NORM, 1, 1e6, 12.5e-6);
-    add(TASK_NORM, 1, 1e6, 12.5e-6);
+    static const double us[] = {90, 10, 5, 13, 11, 2, 12, 40};
+
+    for (size_t i = 0; i < sizeof us / sizeof *us; i++) {
+        add(TASK_NORM, 1, 2e6, 2 * us[i] * 1e-6);
+        add(TASK_NORM, 1, 1e6, us[i] * 1e-6);
+    }
     add(TASK_GLU, 1, 1e6, 2e-6);
     make_rows(is_any);
-    ck_assert_double_eq_tol(table.others[0].launch_s, 2.5e-6, 1e-12);
-    ck_assert_double_eq_tol(table.others[0].gbs, 100, 1e-6);
-    ck_assert_double_eq_tol(table.others[1].launch_s, 2e-6, 1e-12); /* all of it */
+    ck_assert_uint_eq(table.other_count, 3);
+    ck_assert_uint_eq(table.others[0].bytes, 1000000);
+    ck_assert_double_eq_tol(table.others[0].time_s, 11.5e-6, 1e-12);
+    ck_assert_double_eq_tol(table.others[1].time_s, 23e-6, 1e-12);
+    ck_assert_double_eq_tol(table.others[2].time_s, 2e-6, 1e-12);
+}
+END_TEST
+
+START_TEST(rotated_heads_with_norms_are_rows_of_their_own)
+{
+    for (int i = 0; i < 4; i++)
+        kernel_samples_add(&samples, (struct kernel_sample){.kind = TASK_ROPE,
+                                                            .tokens = 1,
+                                                            .head_dim = i < 2 ? 128 : 256,
+                                                            .normed = i % 2 == 1,
+                                                            .bytes = 1e5,
+                                                            .time_s = 1e-6 * (i + 1)});
+    make_rows(is_any);
+    ck_assert_uint_eq(table.other_count, 4);
+    for (int i = 0; i < 4; i++) {
+        const struct kernel_other *row = &table.others[i];
+
+        ck_assert_double_eq_tol(row->time_s,
+                                1e-6 * ((row->head_dim == 128 ? 0 : 2) + row->normed + 1), 1e-12);
+    }
 }
 END_TEST
 
@@ -79,7 +106,7 @@ START_TEST(of_sums_and_waits_the_quicker_quarter_counts_of_attention_the_median)
     ck_assert_uint_eq(table.sums[0].devices, 2);
     ck_assert_double_eq_tol(table.sums[0].time_s, 5e-6, 1e-12);
     ck_assert_uint_eq(table.other_count, 1);
-    ck_assert_double_eq_tol(table.others[0].launch_s, 5e-6, 1e-12);
+    ck_assert_double_eq_tol(table.others[0].time_s, 5e-6, 1e-12);
     ck_assert_uint_eq(table.attention_count, 2);
     ck_assert_double_eq_tol(table.attentions[0].time_s, 7e-6, 1e-12);
     ck_assert_uint_eq(table.attentions[1].head_dim, 256);
@@ -185,30 +212,6 @@ END_TEST
 
 #ifdef HAVE_NLOPT
 
-static bool is_norm(const struct kernel_sample *sample)
-{
-    return sample->kind == TASK_NORM;
-}
-
-/* 3 us and 100 GB/s; more samples than the list has room for at first. */
-START_TEST(other_kinds_get_a_fixed_time_and_a_rate)
-{
-    for (int i = 0; i < 1500; i++) {
-        double bytes = 1e5 * (1 + i % 7);
-
-        add(TASK_NORM, 1, bytes, 3e-6 + bytes / 100e9);
-        add(TASK_NORM, 8, bytes, 6e-6 + bytes / 50e9);
-        add(TASK_GLU, 1, bytes, 1e-6);
-    }
-    make_rows(is_norm);
-    ck_assert_uint_eq(table.other_count, 2);
-    ck_assert_double_eq_tol(table.others[0].launch_s, 3e-6, 1e-9);
-    ck_assert_double_eq_tol(table.others[0].gbs, 100, 0.1);
-    ck_assert_double_eq_tol(table.others[1].launch_s, 6e-6, 1e-9);
-    ck_assert_double_eq_tol(table.others[1].gbs, 50, 0.1);
-}
-END_TEST
-
 static void add_product(enum tensor_type type, uint32_t tokens, double bytes, double before_s,
                         double time_s)
 {
@@ -262,14 +265,14 @@ int main(void)
     int failed;
 
     tcase_add_checked_fixture(tcase, NULL, close_all);
-    tcase_add_test(tcase, samples_of_one_size_have_a_launch_of_few_us);
+    tcase_add_test(tcase, other_kinds_have_a_row_for_each_size);
+    tcase_add_test(tcase, rotated_heads_with_norms_are_rows_of_their_own);
     tcase_add_test(tcase, of_sums_and_waits_the_quicker_quarter_counts_of_attention_the_median);
     tcase_add_test(tcase, sums_of_as_many_tokens_and_other_widths_are_other_rows);
     tcase_add_test(tcase, samples_of_a_file_are_those_that_were_written);
     tcase_add_loop_test(tcase, a_file_of_samples_is_refused_by_field, 0,
                         (int)(sizeof refused / sizeof *refused));
 #ifdef HAVE_NLOPT
-    tcase_add_test(tcase, other_kinds_get_a_fixed_time_and_a_rate);
     tcase_add_test(tcase, what_products_have_in_common_is_found_once);
 #endif
     suite_add_tcase(suite, tcase);

@@ -27,11 +27,23 @@ static void add_attention(enum tensor_type type, uint32_t tokens, uint64_t cells
     ck_assert_int_eq(kernel_table_add_attention(&table, row, NULL), 0);
 }
 
+static void add_point(struct kernel_other row)
+{
+    ck_assert_int_eq(kernel_table_add_other(&table, row, NULL), 0);
+}
+
+/* Two points of a line: few bytes and many. */
+static void add_heads(struct kernel_other row, double launch_s, double gbs)
+{
+    for (row.bytes = 1000; row.bytes <= 1000000000; row.bytes *= 1000000) {
+        row.time_s = launch_s + (double)row.bytes / (gbs * 1e9);
+        add_point(row);
+    }
+}
+
 static void add_other(enum task_kind kind, uint32_t tokens, double launch_s, double gbs)
 {
-    const struct kernel_other row = {kind, tokens, launch_s, gbs};
-
-    ck_assert_int_eq(kernel_table_add_other(&table, row, NULL), 0);
+    add_heads((struct kernel_other){.kind = kind, .tokens = tokens}, launch_s, gbs);
 }
 
 static void add_sum(uint32_t devices, uint64_t bytes, double time_s)
@@ -79,7 +91,7 @@ START_TEST(rows_are_kept_in_order)
 {
     ck_assert_uint_eq(table.product_count, 6);
     ck_assert_uint_eq(table.attention_count, 6);
-    ck_assert_uint_eq(table.other_count, 5);
+    ck_assert_uint_eq(table.other_count, 10);
     ck_assert_uint_eq(table.sum_count, 4);
     for (size_t i = 1; i < table.product_count; i++) {
         const struct kernel_product *row = &table.products[i];
@@ -95,7 +107,9 @@ START_TEST(rows_are_kept_in_order)
     ck_assert_uint_eq(table.attentions[2].tokens, 8);
     ck_assert_int_eq(table.attentions[5].cache_type, TENSOR_TYPE_Q8_0);
     ck_assert_int_eq(table.others[0].kind, TASK_NORM);
-    ck_assert_uint_eq(table.others[2].tokens, 512);
+    ck_assert_uint_eq(table.others[0].bytes, 1000);
+    ck_assert_uint_eq(table.others[1].bytes, 1000000000);
+    ck_assert_uint_eq(table.others[4].tokens, 512);
     ck_assert_uint_eq(table.sums[2].bytes, 2000000);
     ck_assert_uint_eq(table.sums[3].devices, 3);
 }
@@ -105,15 +119,15 @@ START_TEST(a_row_measured_again_replaces_the_former)
 {
     add_product(TASK_MATMUL, TENSOR_TYPE_Q8_0, 8, 1e-6, 250);
     add_attention(TENSOR_TYPE_F16, 1, 4096, 25e-6);
-    add_other(TASK_ROPE, 1, 9e-6, 100);
+    add_point((struct kernel_other){.kind = TASK_ROPE, .tokens = 1, .bytes = 1000, .time_s = 9e-6});
     add_sum(2, 1000, 11e-6);
     ck_assert_uint_eq(table.product_count, 6);
     ck_assert_uint_eq(table.attention_count, 6);
-    ck_assert_uint_eq(table.other_count, 5);
+    ck_assert_uint_eq(table.other_count, 10);
     ck_assert_uint_eq(table.sum_count, 4);
     ck_assert_double_eq(table.products[2].gbs, 250);
     ck_assert_double_eq(table.attentions[1].time_s, 25e-6);
-    ck_assert_double_eq(table.others[1].launch_s, 9e-6);
+    ck_assert_double_eq(table.others[2].time_s, 9e-6);
     ck_assert_double_eq(table.sums[0].time_s, 11e-6);
 }
 END_TEST
@@ -485,26 +499,74 @@ static struct program_task other(enum task_kind kind, uint32_t tokens, double by
     return (struct program_task){.kind = kind, .kernels = 1, .tokens = tokens, .bytes = bytes};
 }
 
-START_TEST(other_kernels_take_their_launch_and_move_their_bytes)
+/* Those that have norms as the wanted ones do come first, then the nearest dimension. */
+START_TEST(heads_that_are_rotated_go_by_rows_of_heads_like_them)
 {
-    ck_near(time_of(other(TASK_ROPE, 1, 1e5), 0), 3e-6 + 1e5 / 100e9);
-    ck_near(time_of(other(TASK_ROPE, 512, 1e8), 0), 5e-6 + 1e8 / 200e9);
-    ck_near(time_of(other(TASK_ROPE, 1024, 2e8), 0), 5e-6 + 2e8 / 200e9);
+    static const struct {
+        uint32_t head_dim;
+        bool normed;
+        double gbs;
+    } rows[] = {{256, false, 200}, {128, false, 100}, {64, true, 50}};
+    struct program_task rope = {.kind = TASK_ROPE, .kernels = 1, .tokens = 1, .bytes = 1e6};
+
+    kernel_table_clear(&table);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        add_heads((struct kernel_other){.kind = TASK_ROPE,
+                                        .head_dim = rows[i].head_dim,
+                                        .normed = rows[i].normed,
+                                        .tokens = 1},
+                  2e-6, rows[i].gbs);
+    for (rope.head_dim = 64; rope.head_dim <= 512; rope.head_dim *= 2) {
+        rope.normed = false;
+        ck_near(time_of(rope, 0), 2e-6 + 1e6 / (rope.head_dim < 256 ? 100e9 : 200e9));
+        rope.normed = true;
+        ck_near(time_of(rope, 0), 2e-6 + 1e6 / 50e9);
+    }
 }
 END_TEST
 
-START_TEST(between_tokens_other_kernels_take_a_mean_of_both_rates)
+START_TEST(other_kernels_take_what_is_between_measured_sizes)
 {
-    double few = 3e-6 + 1e6 / 100e9, many = 5e-6 + 1e6 / 200e9;
+    ck_near(time_of(other(TASK_ROPE, 1, 1e5), 0), 3e-6 + 1e5 / 100e9);
+    ck_near(time_of(other(TASK_ROPE, 512, 1e8), 0), 5e-6 + 1e8 / 200e9);
+    ck_near(time_of(other(TASK_ROPE, 512, 3e9), 0), 5e-6 + 3e9 / 200e9); /* beyond the last */
+    add_point(
+        (struct kernel_other){.kind = TASK_ROPE, .tokens = 1, .bytes = 101000, .time_s = 9e-6});
+    ck_near(time_of(other(TASK_ROPE, 1, 51000), 0), (9e-6 + 3e-6 + 1000 / 100e9) / 2);
+    ck_near(
+        time_of(other(TASK_ROPE, 1, 500), 0), /* below the first: half of it at least */
+        fmax((3e-6 + 1000 / 100e9) / 2, 3e-6 + 1000 / 100e9 - 500 * (6e-6 - 1000 / 100e9) / 1e5));
+}
+END_TEST
 
-    ck_near(time_of(other(TASK_ROPE, 74, 1e6), 0), few + (many - few) / 7);
+/* Of a measured 12.5 us a launch is 2.5. */
+START_TEST(of_a_single_size_a_part_is_the_launch)
+{
+    kernel_table_clear(&table);
+    add_point(
+        (struct kernel_other){.kind = TASK_GLU, .tokens = 1, .bytes = 1000, .time_s = 12.5e-6});
+    add_point((struct kernel_other){.kind = TASK_WAIT, .tokens = 1, .time_s = 7e-6});
+    ck_near(time_of(other(TASK_GLU, 1, 1000), 0), 12.5e-6);
+    ck_near(time_of(other(TASK_GLU, 1, 500), 0), 7.5e-6);
+    ck_near(time_of(other(TASK_GLU, 1, 3000), 0), 32.5e-6);
+    ck_near(kernel_table_plain_s(&table, &(struct program_task){.kind = TASK_WAIT, .tokens = 1}, 0),
+            7e-6);
+}
+END_TEST
+
+START_TEST(between_tokens_other_kernels_move_as_many_bytes_of_each)
+{
+    double few = 3e-6 + 1e6 / 100e9, many = 5e-6 + 512e6 / 200e9;
+
+    ck_near(time_of(other(TASK_ROPE, 74, 74e6), 0), few + (many - few) / 7);
+    ck_near(time_of(other(TASK_ROPE, 1024, 1024e6), 0), 2 * many);
 }
 END_TEST
 
 START_TEST(kinds_without_rows_are_like_norms)
 {
     ck_near(time_of(other(TASK_GLU, 1, 1e5), 0), 2e-6 + 1e5 / 100e9);
-    ck_near(time_of(other(TASK_ADD, 7, 1e5), 0), 2e-6 + 1e5 / 100e9);
+    ck_near(time_of(other(TASK_ADD, 7, 7e5), 0), 7 * (2e-6 + 1e5 / 100e9));
 }
 END_TEST
 
@@ -607,8 +669,10 @@ static Suite *suite(void)
     tcase_add_test(kernels, attention_multiplies_for_each_head_and_value);
     tcase_add_test(kernels, between_numbers_of_kv_heads_time_goes_evenly);
     tcase_add_test(kernels, sequences_run_side_by_side_as_one_long_window);
-    tcase_add_test(kernels, other_kernels_take_their_launch_and_move_their_bytes);
-    tcase_add_test(kernels, between_tokens_other_kernels_take_a_mean_of_both_rates);
+    tcase_add_test(kernels, heads_that_are_rotated_go_by_rows_of_heads_like_them);
+    tcase_add_test(kernels, other_kernels_take_what_is_between_measured_sizes);
+    tcase_add_test(kernels, of_a_single_size_a_part_is_the_launch);
+    tcase_add_test(kernels, between_tokens_other_kernels_move_as_many_bytes_of_each);
     tcase_add_test(kernels, kinds_without_rows_are_like_norms);
     tcase_add_test(kernels, a_delta_net_steps_through_the_tokens_of_one_sequence);
     tcase_add_test(kernels, what_was_not_measured_has_no_time);

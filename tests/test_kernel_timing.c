@@ -208,10 +208,11 @@ END_TEST
 /* Embeddings and stored rows go by the step's tokens. */
 START_TEST(the_hosts_own_work_has_its_rows)
 {
-    static const struct kernel_other rows[] = {{TASK_EMBED, 1, 3e-6, 2},
-                                               {TASK_EMBED, 512, 100e-6, 80},
-                                               {TASK_KV_STORE, 1, 1e-6, 3},
-                                               {TASK_KV_STORE, 512, 20e-6, 15}};
+    static const struct kernel_other rows[] = {
+        {.kind = TASK_EMBED, .tokens = 1, .bytes = 5000, .time_s = 3e-6},
+        {.kind = TASK_EMBED, .tokens = 512, .bytes = 5000000, .time_s = 100e-6},
+        {.kind = TASK_KV_STORE, .tokens = 1, .bytes = 3000, .time_s = 1e-6},
+        {.kind = TASK_KV_STORE, .tokens = 512, .bytes = 4000000, .time_s = 20e-6}};
 
     for (int prompt = 0; prompt < 2; prompt++) {
         struct machine *machine = open_profile();
@@ -228,7 +229,10 @@ START_TEST(the_hosts_own_work_has_its_rows)
             if (task->kind != TASK_EMBED && task->kind != TASK_KV_STORE)
                 continue;
             ck_near(engine_schedule_tasks(s.timed->schedule)[i].issue_s,
-                    row->launch_s + task->bytes / (row->gbs * 1e9));
+                    kernel_table_plain_s(&machine->kernel_tables[0], task, task->bytes));
+            ck_near(engine_schedule_tasks(s.timed->schedule)[i].issue_s,
+                    fmin(2.5e-6, row->time_s) +
+                        fmax(0, row->time_s - 2.5e-6) * task->bytes / (double)row->bytes);
             seen++;
         }
         ck_assert_uint_eq(seen, prompt ? 1 + 28 : 2);
@@ -239,7 +243,7 @@ END_TEST
 
 START_TEST(windows_and_waits_take_what_was_measured_of_them)
 {
-    const struct kernel_other wait = {TASK_WAIT, 1, 9e-6, 1e5};
+    const struct kernel_other wait = {.kind = TASK_WAIT, .tokens = 1, .time_s = 9e-6};
     struct machine *machine = open_profile();
     size_t windows = 0, waits = 0;
     struct setting s;

@@ -395,7 +395,7 @@ END_TEST
     " \"gbs\": 400, \"ahead_mib\": 22}],"                                                          \
     " \"attention\": [{\"cache\": \"Q8_0\", \"kv_heads\": 32, \"tokens\": 1, \"cells\": "          \
     "4294967296, \"us\": 9.7}],"                                                                   \
-    " \"other\": [{\"kind\": \"delta-net\", \"tokens\": 1, \"launch_us\": 0, \"gbs\": 900}],"      \
+    " \"other\": [{\"kind\": \"delta-net\", \"tokens\": 1, \"bytes\": 9000, \"us\": 10}],"      \
     " \"sums\": [{\"devices\": 2, \"bytes\": 40960, \"us\": 5.2}]}"
 
 /* The pair with a table of each card. */

@@ -311,8 +311,13 @@ static const struct {
      "kernels[\"GeForce RTX 4070\"].attention[0].us: 0 is not a time in microseconds; a number "
      "from "
      "0.001 to 1e+08 is"},
+    {"other kernels by their rate",
+     MORE(KERNELS(CARD "{'other': [{'kind': 'norm', 'tokens': 1, 'launch_us': 2.5, 'gbs': 9}]}")),
+     5, 75,
+     "kernels[\"GeForce RTX 4070\"].other[0].launch_us: unknown key; known here: kind, head_dim, "
+     "normed, tokens, bytes and us"},
     {"a product among the other kernels",
-     MORE(KERNELS(CARD "{'other': [{'kind': 'matmul', 'tokens': 1, 'launch_us': 2.5, 'gbs': 9}]}")),
+     MORE(KERNELS(CARD "{'other': [{'kind': 'matmul', 'tokens': 1, 'bytes': 9, 'us': 9}]}")),
      5, 54,
      "kernels[\"GeForce RTX 4070\"].other[0].kind: \"matmul\" is not a kind of task here; known: "
      "embed, kv-store, wait, norm, router, rope, delta-net, glu and add"},
