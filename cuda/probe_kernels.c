@@ -138,13 +138,22 @@ static void add_wait(struct probing *p, const struct program *program,
         kernel_samples_add(&p->samples, sample);
 }
 
+/* The task before on the same queue. */
+static enum task_kind kind_before(const struct program *program, size_t index)
+{
+    for (size_t i = index; i-- > 0;)
+        if ((program->tasks[i].queues & program->tasks[index].queues) != 0)
+            return program->tasks[i].kind;
+    return TASK_INPUT;
+}
+
 /* Norms that are not like the others: the first one waits for the inputs, and before the head those
  * of all tokens are joined, of which few go on. */
 static bool is_unlike(const struct program *program, size_t index)
 {
     return program->tasks[index].kind == TASK_NORM &&
-           (program->tasks[index].kernels != 1 || index == 0 ||
-            program_task_class(program->tasks[index - 1].kind) != TASK_CLASS_KERNEL);
+           (program->tasks[index].kernels != 1 ||
+            program_task_class(kind_before(program, index)) == TASK_CLASS_COPY);
 }
 
 static void watch(void *context, const struct program *program, const struct timeline_step *step)
@@ -169,6 +178,9 @@ static void watch(void *context, const struct program *program, const struct tim
         }
         if (task->kind == TASK_ALL_REDUCE)
             sample.devices = p->placement->device_count;
+        if (task->kind == TASK_NORM &&
+            (kind_before(program, i) == TASK_EXPERTS || kind_before(program, i) == TASK_ALL_REDUCE))
+            sample.behind = kind_before(program, i);
         if (task->kind == TASK_ROPE) {
             sample.head_dim = task->head_dim;
             sample.normed = task->normed;
@@ -330,9 +342,9 @@ static bool is_of_host_cache(const struct kernel_sample *sample)
     return sample->kind == TASK_KV_STORE || sample->kind == TASK_WAIT;
 }
 
-static bool is_sum(const struct kernel_sample *sample)
+static bool is_of_sums(const struct kernel_sample *sample)
 {
-    return sample->kind == TASK_ALL_REDUCE;
+    return sample->kind == TASK_ALL_REDUCE || sample->behind == TASK_ALL_REDUCE;
 }
 
 static int make_rows(struct probing *p, bool (*takes)(const struct kernel_sample *),
@@ -525,8 +537,8 @@ static int probe_copies(struct probing *p, struct kernel_table *table, struct er
     return 0;
 }
 
-/* Sums over all GPUs, of a tensor split. Widths of 4096 and 5120: what a sum through the host takes
- * jumps at sizes in between. */
+/* Sums over all GPUs, of a tensor split, and norms behind them. Widths of 4096 and 5120: what a sum
+ * through the host takes jumps at sizes in between. */
 static int probe_sums(struct probing *p, struct kernel_table *table, struct error *err)
 {
     static const char *const models[] = {"qwen3-8b:Q8_0", "qwen3-32b:Q8_0"};
@@ -541,7 +553,7 @@ static int probe_sums(struct probing *p, struct kernel_table *table, struct erro
             status = sample_step(p, 0, token_counts[i], err);
         close_model(p);
     }
-    return status == 0 ? make_rows(p, is_sum, table, err) : -1;
+    return status == 0 ? make_rows(p, is_of_sums, table, err) : -1;
 }
 
 int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_reduction reduction,

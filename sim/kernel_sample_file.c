@@ -40,6 +40,7 @@ enum { COUNTS = sizeof counts / sizeof *counts, AMOUNTS = sizeof amounts / sizeo
 static const char *const keys[] = {"kind",
                                    "type",
                                    "normed",
+                                   "behind",
                                    "cells",
                                    "tokens",
                                    "kernels",
@@ -61,6 +62,8 @@ static void write_sample(const struct kernel_sample *sample, FILE *out)
             tensor_type_info(sample->type)->name);
     if (sample->normed)
         fputs(", \"normed\": true", out);
+    if (sample->behind != (enum task_kind)0)
+        fprintf(out, ", \"behind\": \"%s\"", program_task_name(sample->behind));
     if (sample->cells > 0)
         fprintf(out, ", \"cells\": %" PRIu64, sample->cells);
     for (size_t i = 0; i < COUNTS; i++) {
@@ -94,14 +97,16 @@ void kernel_samples_write(const struct kernel_samples *samples, const char *gpu,
 
 /* ---- reading ---- */
 
-static int read_kind(const struct json_cursor *row, enum task_kind *kind, struct error *err)
+static int read_kind(const struct json_cursor *row, const char *key, bool required,
+                     enum task_kind *kind, struct error *err)
 {
     const char *words[TASK_KIND_COUNT];
-    size_t index;
+    size_t index = *kind;
 
     for (size_t k = 0; k < TASK_KIND_COUNT; k++)
         words[k] = program_task_name((enum task_kind)k);
-    if (json_input_word(row, "kind", "a kind of task", words, TASK_KIND_COUNT, &index, err) != 0)
+    if ((required ? json_input_word : json_input_find_word)(row, key, "a kind of task", words,
+                                                            TASK_KIND_COUNT, &index, err) < 0)
         return -1;
     *kind = (enum task_kind)index;
     return 0;
@@ -136,7 +141,9 @@ static int read_sample(const struct json_cursor *row, struct kernel_sample *samp
 
     if (json_input_as_object(row, err) != 0 ||
         json_input_refuse_unknown_keys(row, keys, sizeof keys / sizeof *keys, err) != 0 ||
-        read_kind(row, &sample->kind, err) != 0 || read_type(row, &sample->type, err) != 0 ||
+        read_kind(row, "kind", true, &sample->kind, err) != 0 ||
+        read_kind(row, "behind", false, &sample->behind, err) != 0 ||
+        read_type(row, &sample->type, err) != 0 ||
         json_input_find_bool(row, "normed", &sample->normed, err) < 0 ||
         json_input_find_integer(row, "cells", &cells_rule, &whole, err) < 0)
         return -1;

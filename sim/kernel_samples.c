@@ -35,6 +35,8 @@ static int by_group(const void *left, const void *right)
         return a->type < b->type ? -1 : 1;
     if (a->head_dim != b->head_dim)
         return a->head_dim < b->head_dim ? -1 : 1;
+    if (a->behind != b->behind)
+        return a->behind < b->behind ? -1 : 1;
     if (a->normed != b->normed)
         return a->normed < b->normed ? -1 : 1;
     if (a->kv_heads != b->kv_heads)
@@ -51,8 +53,9 @@ static int by_group(const void *left, const void *right)
 static bool is_one_group(const struct kernel_sample *a, const struct kernel_sample *b)
 {
     return a->kind == b->kind && a->type == b->type && a->head_dim == b->head_dim &&
-           a->normed == b->normed && a->kv_heads == b->kv_heads && a->tokens == b->tokens &&
-           a->cells == b->cells && (!goes_by_bytes(a->kind) || a->bytes == b->bytes);
+           a->normed == b->normed && a->behind == b->behind && a->kv_heads == b->kv_heads &&
+           a->tokens == b->tokens && a->cells == b->cells &&
+           (!goes_by_bytes(a->kind) || a->bytes == b->bytes);
 }
 
 /* Fits launch and rates of a product. */
@@ -134,6 +137,7 @@ static int add_rows(const struct kernel_sample *group, size_t count, double gbs,
                                       (struct kernel_other){.kind = group->kind,
                                                             .head_dim = group->head_dim,
                                                             .normed = group->normed,
+                                                            .behind = group->behind,
                                                             .tokens = group->tokens,
                                                             .bytes = (uint64_t)group->bytes,
                                                             .time_s = middle_s(group, count)},

@@ -40,6 +40,8 @@ static int compare_others(const void *left, const void *right)
 
     if (by_kind != 0)
         return by_kind;
+    if (a->behind != b->behind)
+        return order(a->behind, b->behind);
     if (a->normed != b->normed || by_dim != 0)
         return a->normed != b->normed ? order(a->normed, b->normed) : by_dim;
     return a->tokens != b->tokens ? order(a->tokens, b->tokens) : order(a->bytes, b->bytes);
@@ -260,12 +262,25 @@ static bool is_nearer(uint32_t dim, uint32_t found, uint32_t wanted)
     return found == 0 || fabs(log((double)dim / wanted)) < fabs(log((double)found / wanted));
 }
 
-/* Which heads' rows of a kind serve for the wanted ones: those that are normed as they are, else
- * others; of these the nearest dimension. */
-static struct kernel_other nearest_heads(const struct kernel_table *table,
-                                         const struct kernel_other *wanted)
+/* What a kind's rows follow that serve: the wanted kind, else any. */
+static enum task_kind known_behind(const struct kernel_table *table,
+                                   const struct kernel_other *wanted)
 {
-    const struct kernel_other first = {.kind = wanted->kind};
+    const struct kernel_other first = {.kind = wanted->kind, .behind = wanted->behind};
+    struct list list = others_of(table);
+    size_t i = place_of(&list, &first);
+    bool found = i < list.count && table->others[i].kind == wanted->kind &&
+                 table->others[i].behind == wanted->behind;
+
+    return found ? wanted->behind : (enum task_kind)0;
+}
+
+/* Which rows of a kind serve for the wanted one: what they follow, then heads that are normed as
+ * its are, else others; of these the nearest dimension. */
+static struct kernel_other nearest_rows(const struct kernel_table *table,
+                                        const struct kernel_other *wanted)
+{
+    const struct kernel_other first = {.kind = wanted->kind, .behind = known_behind(table, wanted)};
     struct kernel_other nearest = first;
     struct list list = others_of(table);
 
@@ -287,8 +302,8 @@ static struct kernel_other nearest_heads(const struct kernel_table *table,
 
 static bool is_one_list(const struct kernel_other *a, const struct kernel_other *b)
 {
-    return a->kind == b->kind && a->normed == b->normed && a->head_dim == b->head_dim &&
-           a->tokens == b->tokens;
+    return a->kind == b->kind && a->behind == b->behind && a->normed == b->normed &&
+           a->head_dim == b->head_dim && a->tokens == b->tokens;
 }
 
 /* Beyond measured points at the rate between the two nearest; of a single one the launch stays. */
@@ -327,13 +342,14 @@ static double size_s(const struct kernel_table *table, size_t *at, double bytes)
 static double other_rows_s(const struct kernel_table *table, struct kernel_other wanted,
                            double tokens, double bytes)
 {
-    const struct kernel_other first = nearest_heads(table, &wanted);
+    const struct kernel_other first = nearest_rows(table, &wanted);
     struct list list = others_of(table);
     struct bracket bracket = {.at = tokens};
     size_t i = place_of(&list, &first);
 
     while (i < list.count && table->others[i].kind == first.kind &&
-           table->others[i].normed == first.normed && table->others[i].head_dim == first.head_dim) {
+           table->others[i].behind == first.behind && table->others[i].normed == first.normed &&
+           table->others[i].head_dim == first.head_dim) {
         uint32_t measured = table->others[i].tokens;
 
         show(&bracket, measured, size_s(table, &i, bytes / tokens * measured));
@@ -435,7 +451,8 @@ static double product_s(const struct kernel_table *table, const struct program_t
     if (time_s < 0)
         return time_s;
     if (gap != NULL && time_at(&ahead) > 0)
-        *gap = (struct kernel_gap){.in_product = true,
+        *gap = (struct kernel_gap){.last = task->kind,
+                                   .in_product = true,
                                    .loaded_bytes = time_at(&found),
                                    .launch_bytes = (launches ? 0 : before->launch_bytes) + bytes};
     else if (gap != NULL)
@@ -525,9 +542,15 @@ double kernel_table_s(const struct kernel_table *table, const struct program_tas
         .kind = task->kind,
         .head_dim = task->kind == TASK_ROPE ? task->head_dim : 0,
         .normed = task->normed,
+        .behind = gap != NULL && task->kind == TASK_NORM &&
+                          (gap->last == TASK_EXPERTS || gap->last == TASK_ALL_REDUCE)
+                      ? gap->last
+                      : (enum task_kind)0,
     };
     double time_s;
 
+    if (gap != NULL)
+        gap->last = task->kind;
     if (task->kind == TASK_MATMUL || task->kind == TASK_EXPERTS)
         return product_s(table, task, gap);
     time_s = task->kind == TASK_ATTENTION ? attention_s(table, task, cells)

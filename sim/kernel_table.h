@@ -44,6 +44,9 @@ struct kernel_other {
     enum task_kind kind; /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ..., TASK_EMBED */
     uint32_t head_dim;   /* of the heads that go through TASK_ROPE; 0: not told apart */
     bool normed;         /* they go through norms, too */
+    /* Of a norm TASK_EXPERTS or TASK_ALL_REDUCE where it follows one; else 0. A kernel begins while
+     * the one before drains, or has to wait for others. */
+    enum task_kind behind;
     uint32_t tokens;     /* of one sequence; 1 or more */
     uint64_t bytes;      /* of all of them */
     double time_s;
@@ -92,6 +95,7 @@ void kernel_table_clear(struct kernel_table *table);
 
 /* What has run on a device since its last product that loads weights ahead. */
 struct kernel_gap {
+    enum task_kind last; /* of its tasks */
     double s;            /* in which weights may have come */
     bool in_product;     /* nothing has run */
     double loaded_bytes; /* that its launch found there, for all products that share it */

@@ -208,21 +208,35 @@ static int read_attention(const struct json_cursor *row, struct kernel_table *ta
     return kernel_table_add_attention(table, attention, err);
 }
 
+/* Where it is given. */
+static int read_behind(const struct json_cursor *row, enum task_kind *kind, struct error *err)
+{
+    static const enum task_kind kinds[] = {TASK_EXPERTS, TASK_ALL_REDUCE};
+    const char *words[] = {program_task_name(kinds[0]), program_task_name(kinds[1])};
+    size_t index;
+    int found = json_input_find_word(row, "behind", "a kind of task here", words, 2, &index, err);
+
+    if (found == 1)
+        *kind = kinds[index];
+    return found < 0 ? -1 : 0;
+}
+
 static int read_other(const struct json_cursor *row, struct kernel_table *table, struct error *err)
 {
     const struct json_integer_rule byte_rule = {"a size in bytes", 0, bytes_max};
     struct kernel_other other = {.head_dim = 0};
     int64_t bytes;
 
-    if (machine_fields_refuse_unknown(row, kernel_other_fields,
-                                      MACHINE_KEYS("kind", "head_dim", "normed", "tokens", "bytes"),
-                                      err) != 0 ||
+    if (machine_fields_refuse_unknown(
+            row, kernel_other_fields,
+            MACHINE_KEYS("kind", "behind", "head_dim", "normed", "tokens", "bytes"), err) != 0 ||
         read_kind(row, is_other, &other.kind, err) != 0 ||
         read_tokens(row, &other.tokens, err) != 0 ||
         json_input_integer(row, "bytes", &byte_rule, &bytes, err) != 0 ||
         read_times(row, kernel_other_fields, 0, &other, err) != 0 ||
         read_head_dim(row, &other.head_dim, err) != 0 ||
-        json_input_find_bool(row, "normed", &other.normed, err) < 0)
+        json_input_find_bool(row, "normed", &other.normed, err) < 0 ||
+        read_behind(row, &other.behind, err) != 0)
         return -1;
     other.bytes = (uint64_t)bytes;
     return kernel_table_add_other(table, other, err);
@@ -381,6 +395,8 @@ static int add_other(json_t *rows, const struct kernel_other *other)
     json_t *row = json_object();
     int failed = add_word(row, "kind", program_task_name(other->kind));
 
+    if (other->behind != (enum task_kind)0)
+        failed |= add_word(row, "behind", program_task_name(other->behind));
     if (other->head_dim > 0)
         failed |= add_count(row, "head_dim", other->head_dim);
     if (other->normed)

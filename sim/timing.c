@@ -402,8 +402,10 @@ static void time_task(const struct timing *timing, const struct program_task *ta
         break;
     case TASK_CLASS_COLLECTIVE:
         time_collective(timing, task, engine_task);
-        for (uint32_t d = 0; d < placement->device_count; d++)
+        for (uint32_t d = 0; d < placement->device_count; d++) {
             kernel_gap_pass(&gaps[d], engine_task->work_s, 0);
+            gaps[d].last = task->kind;
+        }
         break;
     default:
         engine_task->work_s = wait_s(timing, task);

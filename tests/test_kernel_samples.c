@@ -161,11 +161,19 @@ START_TEST(samples_of_a_file_are_those_that_were_written)
                                                         .cells = UINT64_C(5000000000),
                                                         .time_s = 1});
     add(TASK_ALL_REDUCE, 1, 32768, 1.0 / 3 * 1e-6);
+    kernel_samples_add(&samples, (struct kernel_sample){.kind = TASK_NORM,
+                                                        .tokens = 1,
+                                                        .behind = TASK_EXPERTS,
+                                                        .normed = true,
+                                                        .time_s = 1e-6});
     write_file(path, NULL);
     ck_assert_msg(kernel_samples_read(path, &again, gpu, sizeof gpu, &err) == 0, "%s", err.text);
     unlink(path);
     ck_assert_str_eq(gpu, "A \"GPU\"");
-    ck_assert_uint_eq(again.count, 3);
+    ck_assert_uint_eq(again.count, 4);
+    ck_assert_int_eq(again.list[3].behind, TASK_EXPERTS);
+    ck_assert(again.list[3].normed);
+    ck_assert_int_eq(again.list[0].behind, 0);
     ck_assert_int_eq(again.list[0].type, TENSOR_TYPE_Q4_K);
     ck_assert_double_eq(again.list[0].bytes, product.bytes);
     ck_assert_double_eq_tol(again.list[0].before.attention_s, 2e-6, 1e-14);

@@ -525,6 +525,27 @@ START_TEST(heads_that_are_rotated_go_by_rows_of_heads_like_them)
 }
 END_TEST
 
+START_TEST(a_norm_goes_by_what_it_follows_where_that_was_measured)
+{
+    struct program_task norm = other(TASK_NORM, 1, 1e5);
+    struct kernel_gap gap = {.last = TASK_ALL_REDUCE};
+    double usual_s = 2e-6 + 1e5 / 100e9, behind_s = 1e-6 + 1e5 / 100e9;
+
+    ck_near(kernel_table_s(&table, &norm, 0, &gap), usual_s);
+    ck_assert_int_eq(gap.last, TASK_NORM);
+    add_heads((struct kernel_other){.kind = TASK_NORM, .behind = TASK_ALL_REDUCE, .tokens = 1},
+              1e-6, 100);
+    gap.last = TASK_ALL_REDUCE;
+    ck_near(kernel_table_s(&table, &norm, 0, &gap), behind_s);
+    gap.last = TASK_EXPERTS;
+    ck_near(kernel_table_s(&table, &norm, 0, &gap), usual_s);
+    gap.last = TASK_ALL_REDUCE;
+    norm.kind = TASK_GLU; /* no norm, but timed as one */
+    ck_near(kernel_table_s(&table, &norm, 0, &gap), usual_s);
+    ck_near(time_of(other(TASK_NORM, 1, 1e5), 0), usual_s);
+}
+END_TEST
+
 START_TEST(other_kernels_take_what_is_between_measured_sizes)
 {
     ck_near(time_of(other(TASK_ROPE, 1, 1e5), 0), 3e-6 + 1e5 / 100e9);
@@ -670,6 +691,7 @@ static Suite *suite(void)
     tcase_add_test(kernels, between_numbers_of_kv_heads_time_goes_evenly);
     tcase_add_test(kernels, sequences_run_side_by_side_as_one_long_window);
     tcase_add_test(kernels, heads_that_are_rotated_go_by_rows_of_heads_like_them);
+    tcase_add_test(kernels, a_norm_goes_by_what_it_follows_where_that_was_measured);
     tcase_add_test(kernels, other_kernels_take_what_is_between_measured_sizes);
     tcase_add_test(kernels, of_a_single_size_a_part_is_the_launch);
     tcase_add_test(kernels, between_tokens_other_kernels_move_as_many_bytes_of_each);

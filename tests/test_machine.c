@@ -395,7 +395,11 @@ END_TEST
     " \"gbs\": 400, \"ahead_mib\": 22}],"                                                          \
     " \"attention\": [{\"cache\": \"Q8_0\", \"kv_heads\": 32, \"tokens\": 1, \"cells\": "          \
     "4294967296, \"us\": 9.7}],"                                                                   \
-    " \"other\": [{\"kind\": \"delta-net\", \"tokens\": 1, \"bytes\": 9000, \"us\": 10}],"      \
+    " \"other\": [{\"kind\": \"norm\", \"behind\": \"all-reduce\", \"tokens\": 1, \"bytes\": 9, "  \
+    "\"us\": 1}, "                                                                                 \
+    "{\"kind\": \"rope\", \"head_dim\": 64, \"normed\": true, \"tokens\": 1, \"bytes\": 9, "       \
+    "\"us\": 1}, "                                                                                 \
+    "{\"kind\": \"delta-net\", \"tokens\": 1, \"bytes\": 9000, \"us\": 10}],"                      \
     " \"sums\": [{\"devices\": 2, \"bytes\": 40960, \"us\": 5.2}]}"
 
 /* The pair with a table of each card. */
@@ -426,7 +430,12 @@ START_TEST(a_kernel_table_belongs_to_the_devices_of_its_gpu)
     ck_assert_double_eq(table->products[0].ahead_bytes, 22 * 1048576.0);
     ck_assert_double_eq(table->products[1].ahead_bytes, 0); /* not given */
     ck_near(table->attentions[0].time_s, 9.7e-6);
-    ck_assert_int_eq(table->others[0].kind, TASK_DELTA_NET);
+    ck_assert_uint_eq(table->other_count, 3);
+    ck_assert_int_eq(table->others[0].kind, TASK_NORM);
+    ck_assert_int_eq(table->others[0].behind, TASK_ALL_REDUCE);
+    ck_assert_uint_eq(table->others[1].head_dim, 64);
+    ck_assert(table->others[1].normed);
+    ck_assert_uint_eq(table->others[2].bytes, 9000);
     ck_assert_uint_eq(table->sums[0].bytes, 40960);
     ck_near(table->sums[0].time_s, 5.2e-6);
     table = machine_kernel_table(machine, machine->devices[1].gpu);

@@ -314,11 +314,10 @@ static const struct {
     {"other kernels by their rate",
      MORE(KERNELS(CARD "{'other': [{'kind': 'norm', 'tokens': 1, 'launch_us': 2.5, 'gbs': 9}]}")),
      5, 75,
-     "kernels[\"GeForce RTX 4070\"].other[0].launch_us: unknown key; known here: kind, head_dim, "
-     "normed, tokens, bytes and us"},
+     "kernels[\"GeForce RTX 4070\"].other[0].launch_us: unknown key; known here: kind, behind, "
+     "head_dim, normed, tokens, bytes and us"},
     {"a product among the other kernels",
-     MORE(KERNELS(CARD "{'other': [{'kind': 'matmul', 'tokens': 1, 'bytes': 9, 'us': 9}]}")),
-     5, 54,
+     MORE(KERNELS(CARD "{'other': [{'kind': 'matmul', 'tokens': 1, 'bytes': 9, 'us': 9}]}")), 5, 54,
      "kernels[\"GeForce RTX 4070\"].other[0].kind: \"matmul\" is not a kind of task here; known: "
      "embed, kv-store, wait, norm, router, rope, delta-net, glu and add"},
     {"a sum over one device",
@@ -448,8 +447,10 @@ START_TEST(an_unknown_name_is_refused_with_the_built_in_ones)
 
     ck_assert_ptr_null(machine_open("rtx4079", NULL, &err));
     ck_assert_int_eq(err.code, ERROR_IO);
-    ck_assert_str_eq(err.text, "\"rtx4079\" is neither a built-in machine nor a file; built in: "
-                               "rtx4070-gen4x16+rtx3060-gen3x4, rtx4070-gen4x16, h200-x2, h200-x2-host and h200");
+    ck_assert_str_eq(
+        err.text,
+        "\"rtx4079\" is neither a built-in machine nor a file; built in: "
+        "rtx4070-gen4x16+rtx3060-gen3x4, rtx4070-gen4x16, h200-x2, h200-x2-host and h200");
 }
 END_TEST
 
