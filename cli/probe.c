@@ -160,9 +160,9 @@ static void print_table(const struct kernel_table *table)
     for (size_t i = 0; i < table->product_count; i++) {
         const struct kernel_product *row = &table->products[i];
 
-        printf("  %-7s %-5s %4u tokens   %8.2f us and %7.0f GB/s, %5.1f MiB ahead\n",
-               program_task_name(row->kind), tensor_type_info(row->type)->name, row->tokens,
-               row->launch_s * 1e6, row->gbs, row->ahead_bytes / (double)(1 << 20));
+        printf("  %-7s %-5s of %3u, %4u tokens   %8.2f us and %7.0f GB/s, %5.1f MiB ahead\n",
+               program_task_name(row->kind), tensor_type_info(row->type)->name, row->group,
+               row->tokens, row->launch_s * 1e6, row->gbs, row->ahead_bytes / (double)(1 << 20));
     }
     for (size_t i = 0; i < table->other_count; i++) {
         const struct kernel_other *row = &table->others[i];

@@ -61,6 +61,7 @@ static size_t add_product(struct probing *p, const struct program *program,
     struct kernel_sample sample = {
         .kind = task->kind,
         .type = task->type,
+        .group = task->group,
         .tokens = (uint32_t)fmax(1, floor(program_task_product_tokens(task) + 0.5)),
         .kernels = task->kernels,
         .bytes = program_task_weight_bytes(task),
@@ -71,7 +72,8 @@ static size_t add_product(struct probing *p, const struct program *program,
         sample.ahead_bytes =
             (double)probe_ahead_bytes(p->options.gpus[0], sample.type, sample.tokens);
     while (end < step->task_count && program->tasks[end].kind == task->kind &&
-           program->tasks[end].kernels == 0 && program->tasks[end].type == task->type)
+           program->tasks[end].kernels == 0 && program->tasks[end].type == task->type &&
+           program->tasks[end].group == task->group)
         sample.bytes += program_task_weight_bytes(&program->tasks[end++]);
     sample.time_s = step->tasks[end - 1].end_s - step->tasks[first].start_s;
     if (sample.time_s > 0)

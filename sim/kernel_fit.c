@@ -94,7 +94,7 @@ static double minimise(struct fit *fit, unsigned n, double *x)
     return least;
 }
 
-/* All samples of as many bytes count as one. */
+/* All samples of as many bytes count as one, by the root of its time. */
 static void weigh(const struct kernel_fit_sample *samples, size_t count, double *weights)
 {
     for (size_t i = 0; i < count; i++) {

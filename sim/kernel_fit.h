@@ -18,8 +18,9 @@ struct kernel_fit_sample {
 
 /**
  * Finds launch_s and gbs of `row`, and held_gbs where its ahead_bytes are above 0, so that the sum
- * of |log(predicted / measured)| is least, in which all samples of as many bytes count as one: a
- * shape that is unlike the others moves nothing, and one that is there more often no more.
+ * of |log(predicted / measured)| is least. All samples of as many bytes count as one: a shape that
+ * is there more often moves no more, one that is unlike the others little. What takes long is more
+ * of a step: each counts by the root of its time.
  *
  * @param table has how weights come beside other kernels: ahead_lag_s, attention_alone and
  *              delta_net_alone, which are looked for as well with `common`

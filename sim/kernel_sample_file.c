@@ -16,6 +16,7 @@ static const struct {
     size_t offset; /* of a uint32_t */
 } counts[] = {
     {"tokens", offsetof(struct kernel_sample, tokens)},
+    {"group", offsetof(struct kernel_sample, group)},
     {"kernels", offsetof(struct kernel_sample, kernels)},
     {"devices", offsetof(struct kernel_sample, devices)},
     {"head_dim", offsetof(struct kernel_sample, head_dim)},
@@ -43,6 +44,7 @@ static const char *const keys[] = {"kind",
                                    "behind",
                                    "cells",
                                    "tokens",
+                                   "group",
                                    "kernels",
                                    "devices",
                                    "head_dim",

@@ -33,6 +33,8 @@ static int by_group(const void *left, const void *right)
         return a->kind < b->kind ? -1 : 1;
     if (a->type != b->type)
         return a->type < b->type ? -1 : 1;
+    if (a->group != b->group)
+        return a->group < b->group ? -1 : 1;
     if (a->head_dim != b->head_dim)
         return a->head_dim < b->head_dim ? -1 : 1;
     if (a->behind != b->behind)
@@ -52,9 +54,9 @@ static int by_group(const void *left, const void *right)
 
 static bool is_one_group(const struct kernel_sample *a, const struct kernel_sample *b)
 {
-    return a->kind == b->kind && a->type == b->type && a->head_dim == b->head_dim &&
-           a->normed == b->normed && a->behind == b->behind && a->kv_heads == b->kv_heads &&
-           a->tokens == b->tokens && a->cells == b->cells &&
+    return a->kind == b->kind && a->type == b->type && a->group == b->group &&
+           a->head_dim == b->head_dim && a->normed == b->normed && a->behind == b->behind &&
+           a->kv_heads == b->kv_heads && a->tokens == b->tokens && a->cells == b->cells &&
            (!goes_by_bytes(a->kind) || a->bytes == b->bytes);
 }
 
@@ -83,6 +85,7 @@ static int add_product_row(const struct kernel_sample *group, size_t count, doub
 {
     struct kernel_product row = {.kind = group->kind,
                                  .type = group->type,
+                                 .group = group->group > 0 ? group->group : KERNEL_GROUP,
                                  .tokens = group->tokens,
                                  .ahead_bytes = group->ahead_bytes};
 
@@ -163,7 +166,7 @@ static int fit_common(const struct kernel_samples *samples,
         const struct kernel_sample *group = &samples->list[first];
 
         if (group->kind == TASK_MATMUL && group->tokens == 1 && group->type == TENSOR_TYPE_Q8_0 &&
-            takes(group))
+            (group->group == 0 || group->group == KERNEL_GROUP) && takes(group))
             return add_product_row(group, group_size(samples, first), gbs, table, true, err);
     }
     return 0;

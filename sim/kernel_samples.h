@@ -13,6 +13,7 @@ struct kernel_sample {
     enum task_kind kind;
     enum tensor_type type; /* of weights, or of a cache */
     uint32_t tokens;       /* of an expert: rows that it has on average */
+    uint32_t group;        /* of a product: as program_task.group */
     uint32_t kernels;
     uint32_t devices;            /* of a sum */
     uint32_t head_dim;           /* of attention and rope */

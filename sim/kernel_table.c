@@ -17,7 +17,9 @@ static int compare_products(const void *left, const void *right)
     const struct kernel_product *a = left, *b = right;
     int by_kind = order(a->kind, b->kind), by_type = order(a->type, b->type);
 
-    return by_kind != 0 ? by_kind : by_type != 0 ? by_type : order(a->tokens, b->tokens);
+    if (by_kind != 0 || by_type != 0)
+        return by_kind != 0 ? by_kind : by_type;
+    return a->group != b->group ? order(a->group, b->group) : order(a->tokens, b->tokens);
 }
 
 static int compare_attentions(const void *left, const void *right)
@@ -417,11 +419,29 @@ double kernel_product_s(const struct kernel_table *table, const struct kernel_pr
     return row->launch_s + weights_s(row, bytes, loaded_bytes(table, row, gap));
 }
 
+/* The task's group where its kind and type were measured with it, else 256, else what was. */
+static uint32_t known_group(const struct kernel_table *table, const struct program_task *task)
+{
+    const struct kernel_product first = {.kind = task->kind, .type = task->type};
+    struct list list = products_of(table);
+    size_t begin = place_of(&list, &first);
+    uint32_t known = 0;
+
+    for (size_t i = begin; i < list.count && table->products[i].kind == task->kind &&
+                           table->products[i].type == task->type;
+         i++)
+        if (known == 0 || table->products[i].group == task->group ||
+            (known != task->group && table->products[i].group == KERNEL_GROUP))
+            known = table->products[i].group;
+    return known;
+}
+
 static double product_s(const struct kernel_table *table, const struct program_task *task,
                         struct kernel_gap *gap)
 {
     const struct kernel_other norm = {.kind = TASK_NORM};
-    const struct kernel_product first = {.kind = task->kind, .type = task->type};
+    const struct kernel_product first = {
+        .kind = task->kind, .type = task->type, .group = known_group(table, task)};
     bool quantises = task->input_bytes > 0; /* by a kernel of its own */
     bool launches = task->kernels > (quantises ? 1u : 0u);
     double bytes = program_task_weight_bytes(task);
@@ -439,7 +459,7 @@ static double product_s(const struct kernel_table *table, const struct program_t
         const struct kernel_product *row = &table->products[i];
         double loaded = launches ? loaded_bytes(table, row, before) : before->loaded_bytes;
 
-        if (row->kind != task->kind || row->type != task->type)
+        if (row->kind != task->kind || row->type != task->type || row->group != first.group)
             break;
         show(&times, row->tokens,
              launches ? kernel_product_s(table, row, before, bytes)

@@ -10,7 +10,7 @@
 
 /* Attention is measured with so many query heads, or as if with so many, of this many values
  * unless a row says otherwise. */
-enum { KERNEL_ATTENTION_HEADS = 32, KERNEL_ATTENTION_HEAD_DIM = 128 };
+enum { KERNEL_ATTENTION_HEADS = 32, KERNEL_ATTENTION_HEAD_DIM = 128, KERNEL_GROUP = 256 };
 
 /* A product with weights of a type, of so many tokens: launch_s + bytes of the weights / gbs, less
  * those that have come while other kernels ran between the product before and this one: at the same
@@ -20,6 +20,7 @@ enum { KERNEL_ATTENTION_HEADS = 32, KERNEL_ATTENTION_HEAD_DIM = 128 };
 struct kernel_product {
     enum task_kind kind; /* TASK_MATMUL, TASK_EXPERTS */
     enum tensor_type type;
+    uint32_t group;  /* columns that are summed in fp32: 256 or a part of them (sim/share.h) */
     uint32_t tokens; /* 1 or more */
     double launch_s, gbs, ahead_bytes;
     double held_gbs; /* 0: as fast as it may be */

@@ -70,8 +70,11 @@ static void count_own_kernels(struct lowering *lowering, uint32_t d, enum op_val
 static void add_product(struct lowering *lowering, uint32_t d, int layer, enum op_value from,
                         struct program_task task)
 {
-    if (lowering->own && !lowering->on_host)
+    if (lowering->own && !lowering->on_host) {
+        if (task.kind == TASK_MATMUL)
+            task.group = share_group(lowering->model, &lowering->model->tensors[task.tensor]);
         count_own_kernels(lowering, d, from, &task);
+    }
     lower_kernel(lowering, d, layer, task);
 }
 
@@ -217,8 +220,8 @@ static void attention_head(struct lowering *lowering, uint32_t layer, uint32_t d
     lower_op_rope(lowering, layer, d,
                   lowering->on_host || (placement->kv_resident[layer] >> d & 1) != 0);
     /* Our runtime has one kernel for what heads go through, into a cache of any type. */
-    task = kernel_task(TASK_ROPE,
-                       lowering->own ? 1u : (l->q_gated ? 7u : 3u) + (quantised ? 3u : 0u));
+    task =
+        kernel_task(TASK_ROPE, lowering->own ? 1u : (l->q_gated ? 7u : 3u) + (quantised ? 3u : 0u));
     task.bytes = 8.0 * (double)(q_rows + k_rows + v_rows) * tokens;
     task.head_dim = l->head_dim_k;
     task.normed = find(lowering, (int)layer, TENSOR_ROLE_ATTN_Q_NORM) != NULL;

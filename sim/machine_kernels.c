@@ -160,15 +160,19 @@ static int read_times(const struct json_cursor *row, struct machine_fields field
 static int read_product(const struct json_cursor *row, struct kernel_table *table,
                         struct error *err)
 {
+    const struct json_integer_rule group_rule = {"a number of columns", 1, KERNEL_GROUP};
     struct kernel_product product = {.ahead_bytes = 0};
+    int64_t group = KERNEL_GROUP;
 
     if (machine_fields_refuse_unknown(row, kernel_product_fields,
-                                      MACHINE_KEYS("kind", "type", "tokens"), err) != 0 ||
+                                      MACHINE_KEYS("kind", "type", "group", "tokens"), err) != 0 ||
         read_kind(row, is_product, &product.kind, err) != 0 ||
         read_type(row, "type", &product.type, err) != 0 ||
         read_tokens(row, &product.tokens, err) != 0 ||
+        json_input_find_integer(row, "group", &group_rule, &group, err) < 0 ||
         read_times(row, kernel_product_fields, PRODUCT_OPTIONAL, &product, err) != 0)
         return -1;
+    product.group = (uint32_t)group;
     return kernel_table_add_product(table, product, err);
 }
 
@@ -371,6 +375,8 @@ static int add_product(json_t *rows, const struct kernel_product *product)
     int failed = add_word(row, "kind", program_task_name(product->kind));
 
     failed |= add_word(row, "type", tensor_type_info(product->type)->name);
+    if (product->group != KERNEL_GROUP)
+        failed |= add_count(row, "group", product->group);
     failed |= add_count(row, "tokens", product->tokens);
     failed |= machine_add_fields(row, kernel_product_fields, product);
     return failed | json_array_append_new(rows, row);

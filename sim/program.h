@@ -136,6 +136,7 @@ struct program_task {
     uint32_t tokens;
     double experts; /* expected number touched; 1 for MATMUL */
     enum tensor_type type;
+    uint32_t group; /* MATMUL of our own: columns that are summed in fp32 (sim/share.h); else 0 */
     double state_bytes; /* DELTA_NET: the recurrent state, once */
     /* ATTENTION and DELTA_NET */
     uint32_t heads, kv_heads, head_dim;

@@ -15,8 +15,8 @@ static size_t sample_count;
 
 /* 3 us and 4400 GB/s, 11 TB/s with what is there; 1.2 us until weights come; attention has half of
  * its time alone, a delta net a quarter. */
-static const struct kernel_product row_made = {TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 3e-6, 4400, 23e6,
-                                               11000};
+static const struct kernel_product row_made = {
+    TASK_MATMUL, TENSOR_TYPE_Q8_0, 256, 1, 3e-6, 4400, 23e6, 11000};
 static const struct kernel_table table_made = {
     .ahead_lag_s = 1.2e-6, .attention_alone = 0.5, .delta_net_alone = 0.25};
 
@@ -126,6 +126,28 @@ START_TEST(a_shape_that_is_there_often_counts_as_one)
 }
 END_TEST
 
+/* Five small shapes read at 2000 GB/s, four large ones at 4000, all behind 3 us. */
+START_TEST(what_takes_long_counts_for_more)
+{
+    struct kernel_product row = {.kind = TASK_MATMUL, .tokens = 64};
+    struct kernel_table table = {.ahead_lag_s = 0};
+
+    for (sample_count = 0; sample_count < 9; sample_count++) {
+        double size = (double)(sample_count + 1),
+               bytes = sample_count < 5 ? size * 1e6 : size * 50e6;
+
+        samples[sample_count] = (struct kernel_fit_sample){
+            .bytes = bytes, .time_s = 3e-6 + bytes / (sample_count < 5 ? 2000e9 : 4000e9)};
+    }
+    ck_assert_int_eq(kernel_fit_product(&table, &row, samples, sample_count, 3000, false, NULL), 0);
+    for (size_t i = 5; i < sample_count; i++)
+        ck_assert_double_eq_tol(
+            kernel_product_s(&table, &row, &(struct kernel_gap){.s = 0}, samples[i].bytes) /
+                samples[i].time_s,
+            1, 0.02);
+}
+END_TEST
+
 #else
 
 START_TEST(without_nlopt_nothing_is_fitted)
@@ -155,6 +177,7 @@ int main(void)
     tcase_add_test(tcase, what_products_have_in_common_stays_when_a_row_is_fitted);
     tcase_add_test(tcase, a_launch_unlike_the_others_moves_nothing);
     tcase_add_test(tcase, a_shape_that_is_there_often_counts_as_one);
+    tcase_add_test(tcase, what_takes_long_counts_for_more);
 #else
     tcase_add_test(tcase, without_nlopt_nothing_is_fitted);
 #endif

@@ -15,7 +15,7 @@ static struct kernel_table table;
 static void add_product(enum task_kind kind, enum tensor_type type, uint32_t tokens,
                         double launch_s, double gbs)
 {
-    const struct kernel_product row = {kind, type, tokens, launch_s, gbs, 0, 0};
+    const struct kernel_product row = {kind, type, KERNEL_GROUP, tokens, launch_s, gbs, 0, 0};
 
     ck_assert_int_eq(kernel_table_add_product(&table, row, NULL), 0);
 }
@@ -210,6 +210,22 @@ START_TEST(a_product_that_shares_a_launch_does_not_pay_for_it)
 }
 END_TEST
 
+START_TEST(products_go_by_rows_of_their_group_where_there_are_some)
+{
+    const struct kernel_product narrow = {TASK_MATMUL, TENSOR_TYPE_Q8_0, 128, 1, 3e-6, 200, 0, 0};
+    const struct kernel_product alone = {TASK_MATMUL, TENSOR_TYPE_Q6_K, 64, 1, 3e-6, 50, 0, 0};
+    struct program_task task = product(1, 1);
+
+    ck_assert_int_eq(kernel_table_add_product(&table, narrow, NULL), 0);
+    ck_assert_int_eq(kernel_table_add_product(&table, alone, NULL), 0);
+    for (task.group = 64; task.group <= 256; task.group *= 2)
+        ck_near(time_of(task, 0), task.group == 128 ? 3e-6 + weight_bytes / 200e9
+                                                    : 2e-6 + weight_bytes / 400e9);
+    task.type = TENSOR_TYPE_Q6_K;
+    ck_assert_double_gt(time_of(task, 0), 3e-6);
+}
+END_TEST
+
 START_TEST(quantising_the_activations_is_a_small_kernel_before)
 {
     struct program_task task = product(1, 2);
@@ -241,7 +257,7 @@ END_TEST
 /* Products of one token that load 10 MB ahead at 400 GB/s, 25 us of it. */
 static void load_ahead(void)
 {
-    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 2e-6, 400, 10e6, 0};
+    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, KERNEL_GROUP, 1, 2e-6, 400, 10e6, 0};
 
     ck_assert_int_eq(kernel_table_add_product(&table, row, NULL), 0);
 }
@@ -289,7 +305,7 @@ END_TEST
 /* However it is divided: the rate at which a launch computes what is there bounds all of it. */
 START_TEST(products_of_a_launch_take_what_one_of_all_their_rows_takes)
 {
-    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 2e-6, 400, 10e6, 1000};
+    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, KERNEL_GROUP, 1, 2e-6, 400, 10e6, 1000};
     struct kernel_gap gap = {.s = 0};
     double whole_s, parts_s = 0;
 
@@ -334,7 +350,7 @@ END_TEST
 
 START_TEST(weights_that_are_there_take_their_time_too)
 {
-    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, 1, 2e-6, 400, 10e6, 1000};
+    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, KERNEL_GROUP, 1, 2e-6, 400, 10e6, 1000};
     struct kernel_gap gap = {.s = 0};
     struct program_task task = product(1, 1);
 
@@ -673,6 +689,7 @@ static Suite *suite(void)
     tcase_add_test(kernels, beyond_the_last_tokens_a_product_takes_whole_waves);
     tcase_add_test(kernels, below_the_first_tokens_a_product_takes_its_time);
     tcase_add_test(kernels, a_product_that_shares_a_launch_does_not_pay_for_it);
+    tcase_add_test(kernels, products_go_by_rows_of_their_group_where_there_are_some);
     tcase_add_test(kernels, quantising_the_activations_is_a_small_kernel_before);
     tcase_add_test(kernels, experts_have_the_rows_that_each_touched_one_gets);
     tcase_add_test(kernels, weights_come_while_other_kernels_run);
