@@ -190,8 +190,11 @@ static void watch(void *context, const struct program *program, const struct tim
         if (task->kind == TASK_ATTENTION) {
             sample.type = task->cache_type;
             sample.head_dim = task->head_dim;
+            sample.heads = task->heads < task->heads_all
+                               ? task->heads * KERNEL_ATTENTION_HEADS / task->heads_all
+                               : 0;
             sample.kv_heads = task->kv_heads * KERNEL_ATTENTION_HEADS / task->heads;
-            sample.cells = (uint64_t)program_task_cells(task, step->cells) * task->heads /
+            sample.cells = (uint64_t)program_task_cells(task, step->cells) * task->heads_all /
                            KERNEL_ATTENTION_HEADS;
             if (p->waits != NULL)
                 add_wait(p, program, step, i);
@@ -344,9 +347,10 @@ static bool is_of_host_cache(const struct kernel_sample *sample)
     return sample->kind == TASK_KV_STORE || sample->kind == TASK_WAIT;
 }
 
-static bool is_of_sums(const struct kernel_sample *sample)
+static bool is_of_split(const struct kernel_sample *sample)
 {
-    return sample->kind == TASK_ALL_REDUCE || sample->behind == TASK_ALL_REDUCE;
+    return sample->kind == TASK_ALL_REDUCE || sample->behind == TASK_ALL_REDUCE ||
+           (sample->kind == TASK_ATTENTION && sample->heads > 0);
 }
 
 static int make_rows(struct probing *p, bool (*takes)(const struct kernel_sample *),
@@ -522,26 +526,48 @@ static int probe_host_cache(struct probing *p, struct kernel_table *table, struc
  * few and of more layers. */
 static int probe_copies(struct probing *p, struct kernel_table *table, struct error *err)
 {
-    enum { FEW = 4, MORE = 12, DEPTH = 3072 };
+    enum { FEW = 4, MORE = 12, DEPTH = 3072, OPENINGS = 4 };
     const struct machine *machine = p->machine;
     const struct machine_link *link =
         &machine->links[machine_device_link(machine, (uint32_t)p->options.gpus[0])];
     struct timed_step timed = {.layers = FEW, .depth = DEPTH, .plan = plan_of_host_cache()};
-    double few_s, more_s, bytes;
+    double few_s = INFINITY, more_s = INFINITY, bytes;
 
-    if (time_steps(p, timed, &few_s, err) != 0)
-        return -1;
-    timed.layers = MORE;
-    if (time_steps(p, timed, &more_s, err) != 0)
-        return -1;
+    /* Where in the host the windows lie is another place each time, some of them far. */
+    for (int i = 0; i < OPENINGS; i++) {
+        double few, more;
+
+        timed.layers = FEW;
+        if (time_steps(p, timed, &few, err) != 0)
+            return -1;
+        timed.layers = MORE;
+        if (time_steps(p, timed, &more, err) != 0)
+            return -1;
+        few_s = fmin(few_s, few);
+        more_s = fmin(more_s, more);
+    }
     bytes = plan_pad_cells(DEPTH + 1) * (double)tensor_type_row_bytes(timed.plan.type_k, 8 * 128);
     table->copy_s = fmax(0, (more_s - few_s) / (2 * (MORE - FEW)) - bytes / (link->down_gbs * 1e9));
     return 0;
 }
 
-/* Sums over all GPUs, of a tensor split, and norms behind them. Widths of 4096 and 5120: what a sum
- * through the host takes jumps at sizes in between. */
-static int probe_sums(struct probing *p, struct kernel_table *table, struct error *err)
+/* Attention of a part of the heads, at growing depths. */
+static int sample_part(struct probing *p, struct plan plan, struct error *err)
+{
+    static const uint32_t counts[] = {1, 8, 64, 512};
+    int status = open_model(p, "qwen3-8b:Q8_0", 2, plan, LONG_CONTEXT, err);
+
+    for (uint32_t depth = 256; depth <= 16384 && status == 0; depth *= 4)
+        for (size_t i = 0; i < sizeof counts / sizeof *counts && status == 0; i++)
+            status = sample_step(p, depth, counts[i], err);
+    close_model(p);
+    return status;
+}
+
+/* What a tensor split over all GPUs has of its own: sums, norms behind them, attention of a part of
+ * the heads. Widths of 4096 and 5120: what a sum through the host takes jumps at sizes in between.
+ */
+static int probe_split(struct probing *p, struct kernel_table *table, struct error *err)
 {
     static const char *const models[] = {"qwen3-8b:Q8_0", "qwen3-32b:Q8_0"};
     struct plan plan = plan_default();
@@ -555,7 +581,9 @@ static int probe_sums(struct probing *p, struct kernel_table *table, struct erro
             status = sample_step(p, 0, token_counts[i], err);
         close_model(p);
     }
-    return status == 0 ? make_rows(p, is_of_sums, table, err) : -1;
+    if (status == 0)
+        status = sample_part(p, plan, err);
+    return status == 0 ? make_rows(p, is_of_split, table, err) : -1;
 }
 
 int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_reduction reduction,
@@ -577,7 +605,7 @@ int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_redu
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == 0 && !known; i++)
         status = parts[i](&p, table, err);
     if (status == 0 && machine->device_count > 1)
-        status = probe_sums(&p, table, err);
+        status = probe_split(&p, table, err);
     kernel_samples_free(&p.samples);
     return status;
 }

@@ -20,6 +20,7 @@ static const struct {
     {"kernels", offsetof(struct kernel_sample, kernels)},
     {"devices", offsetof(struct kernel_sample, devices)},
     {"head_dim", offsetof(struct kernel_sample, head_dim)},
+    {"heads", offsetof(struct kernel_sample, heads)},
     {"kv_heads", offsetof(struct kernel_sample, kv_heads)},
 };
 
@@ -48,6 +49,7 @@ static const char *const keys[] = {"kind",
                                    "kernels",
                                    "devices",
                                    "head_dim",
+                                   "heads",
                                    "kv_heads",
                                    "bytes",
                                    "us",

@@ -41,6 +41,8 @@ static int by_group(const void *left, const void *right)
         return a->behind < b->behind ? -1 : 1;
     if (a->normed != b->normed)
         return a->normed < b->normed ? -1 : 1;
+    if (a->heads != b->heads)
+        return a->heads < b->heads ? -1 : 1;
     if (a->kv_heads != b->kv_heads)
         return a->kv_heads < b->kv_heads ? -1 : 1;
     if (a->tokens != b->tokens)
@@ -56,8 +58,8 @@ static bool is_one_group(const struct kernel_sample *a, const struct kernel_samp
 {
     return a->kind == b->kind && a->type == b->type && a->group == b->group &&
            a->head_dim == b->head_dim && a->normed == b->normed && a->behind == b->behind &&
-           a->kv_heads == b->kv_heads && a->tokens == b->tokens && a->cells == b->cells &&
-           (!goes_by_bytes(a->kind) || a->bytes == b->bytes);
+           a->heads == b->heads && a->kv_heads == b->kv_heads && a->tokens == b->tokens &&
+           a->cells == b->cells && (!goes_by_bytes(a->kind) || a->bytes == b->bytes);
 }
 
 /* Fits launch and rates of a product. */
@@ -121,8 +123,10 @@ static int add_rows(const struct kernel_sample *group, size_t count, double gbs,
     case TASK_ATTENTION:
         return kernel_table_add_attention(
             table,
-            (struct kernel_attention){group->type, group->head_dim, group->kv_heads, group->tokens,
-                                      group->cells, group[count / 2].time_s},
+            (struct kernel_attention){group->type, group->head_dim,
+                                      group->heads > 0 ? group->heads : KERNEL_ATTENTION_HEADS,
+                                      group->kv_heads, group->tokens, group->cells,
+                                      group[count / 2].time_s},
             err);
     case TASK_WAIT:
         return kernel_table_add_other(table,

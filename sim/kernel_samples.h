@@ -19,7 +19,7 @@ struct kernel_sample {
     uint32_t head_dim;           /* of attention and rope */
     bool normed;                 /* of rope: heads have norms, too */
     enum task_kind behind;       /* as kernel_other.behind */
-    uint32_t kv_heads;           /* of attention with 32 query heads */
+    uint32_t heads, kv_heads;    /* of attention: of 32 (0: all), and of 32 query heads */
     uint64_t cells;              /* with as many multiply-adds as there were */
     double bytes, time_s;
     double ahead_bytes;              /* of a product, at most */

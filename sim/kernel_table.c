@@ -30,6 +30,8 @@ static int compare_attentions(const void *left, const void *right)
 
     if (by_type != 0 || by_dim != 0)
         return by_type != 0 ? by_type : by_dim;
+    if (a->heads != b->heads)
+        return order(a->heads, b->heads);
     if (by_heads != 0)
         return by_heads;
     return by_tokens != 0 ? by_tokens : order(a->cells, b->cells);
@@ -480,9 +482,14 @@ static double product_s(const struct kernel_table *table, const struct program_t
     return quantising_s + time_s;
 }
 
-/* Rows of one cache type, head dimension, number of KV heads and of tokens, from `*at` on, which
- * goes behind them.
- */
+/* Rows that differ in their KV heads, tokens and cells alone. */
+static bool is_one_shape(const struct kernel_attention *a, const struct kernel_attention *b)
+{
+    return a->cache_type == b->cache_type && a->head_dim == b->head_dim && a->heads == b->heads;
+}
+
+/* Rows of one shape and one number of KV heads and of tokens, from `*at` on, which goes behind
+ * them. */
 static double window_s(const struct kernel_table *table, size_t *at, double cells)
 {
     const struct kernel_attention *first = &table->attentions[*at];
@@ -491,28 +498,49 @@ static double window_s(const struct kernel_table *table, size_t *at, double cell
     for (; *at < table->attention_count; (*at)++) {
         const struct kernel_attention *row = &table->attentions[*at];
 
-        if (row->cache_type != first->cache_type || row->head_dim != first->head_dim ||
-            row->kv_heads != first->kv_heads || row->tokens != first->tokens)
+        if (!is_one_shape(row, first) || row->kv_heads != first->kv_heads ||
+            row->tokens != first->tokens)
             break;
         show(&bracket, (double)row->cells, row->time_s);
     }
     return growing_time_at(&bracket);
 }
 
-/* The same of one cache type, head dimension and number of KV heads. */
+/* The same of one shape and number of KV heads. */
 static double tokens_s(const struct kernel_table *table, size_t *at, double tokens, double cells)
 {
     const struct kernel_attention *first = &table->attentions[*at];
     struct bracket bracket = {.at = tokens};
 
-    while (*at < table->attention_count && table->attentions[*at].cache_type == first->cache_type &&
-           table->attentions[*at].head_dim == first->head_dim &&
+    while (*at < table->attention_count && is_one_shape(&table->attentions[*at], first) &&
            table->attentions[*at].kv_heads == first->kv_heads) {
         double measured = table->attentions[*at].tokens;
 
         show(&bracket, measured, window_s(table, at, cells));
     }
     return growing_time_at(&bracket);
+}
+
+/* What is asked for: of heads of a dimension that was measured. */
+struct asked {
+    struct kernel_attention shape; /* cache_type, head_dim, heads */
+    double kv_heads, tokens, cells;
+};
+
+/* Below 0: no row has the shape. The measured numbers of KV heads lie in `limits`. */
+static double shape_s(const struct kernel_table *table, const struct asked *asked, double limits[2])
+{
+    struct list list = attentions_of(table);
+    struct bracket bracket = {.at = asked->kv_heads};
+    size_t at = place_of(&list, &asked->shape);
+
+    limits[0] = INFINITY;
+    while (at < list.count && is_one_shape(&table->attentions[at], &asked->shape)) {
+        limits[1] = table->attentions[at].kv_heads;
+        limits[0] = fmin(limits[0], limits[1]);
+        show(&bracket, limits[1], tokens_s(table, &at, asked->tokens, asked->cells));
+    }
+    return time_at(&bracket);
 }
 
 /* Of the head dimensions that were measured with a cache type the one that is nearest in ratio;
@@ -525,9 +553,40 @@ static uint32_t nearest_dim(const struct kernel_table *table, enum tensor_type t
 
     for (size_t i = place_of(&list, &first);
          i < list.count && table->attentions[i].cache_type == type; i++)
-        if (is_nearer(table->attentions[i].head_dim, nearest, dim))
+        if (table->attentions[i].heads == KERNEL_ATTENTION_HEADS &&
+            is_nearer(table->attentions[i].head_dim, nearest, dim))
             nearest = table->attentions[i].head_dim;
     return nearest;
+}
+
+/* By how much a part of the heads takes longer than all of them over as much less of the window, of
+ * which `asked` has all: between the parts that were measured with its shape, to 1 of all. */
+static double part_cost(const struct kernel_table *table, const struct asked *asked, double heads)
+{
+    const struct kernel_attention first = {.cache_type = asked->shape.cache_type,
+                                           .head_dim = asked->shape.head_dim};
+    struct list list = attentions_of(table);
+    struct bracket bracket = {.at = heads};
+    struct asked part = *asked;
+
+    for (size_t i = place_of(&list, &first);
+         i < list.count && table->attentions[i].cache_type == first.cache_type &&
+         table->attentions[i].head_dim == first.head_dim &&
+         table->attentions[i].heads < KERNEL_ATTENTION_HEADS;
+         i++) {
+        struct asked whole = *asked;
+        double limits[2], part_s, ignored[2];
+
+        if (table->attentions[i].heads == part.shape.heads)
+            continue;
+        part.shape.heads = table->attentions[i].heads;
+        part_s = shape_s(table, &part, limits);
+        whole.kv_heads = fmin(fmax(asked->kv_heads, limits[0]), limits[1]);
+        whole.cells *= (double)part.shape.heads / KERNEL_ATTENTION_HEADS;
+        show(&bracket, part.shape.heads, part_s / shape_s(table, &whole, ignored));
+    }
+    show(&bracket, KERNEL_ATTENTION_HEADS, 1);
+    return time_at(&bracket);
 }
 
 /* Cells of the measured shape with as many multiply-adds; how many bytes each takes goes with the
@@ -535,24 +594,24 @@ static uint32_t nearest_dim(const struct kernel_table *table, enum tensor_type t
 static double attention_s(const struct kernel_table *table, const struct program_task *task,
                           double cells)
 {
-    const struct kernel_attention first = {
-        .cache_type = task->cache_type,
-        .head_dim = nearest_dim(table, task->cache_type, task->head_dim)};
-    double heads = (double)task->heads / KERNEL_ATTENTION_HEADS;
-    struct list list = attentions_of(table);
-    struct bracket bracket = {.at = heads > 0 ? task->kv_heads / heads : 0};
-    size_t at = place_of(&list, &first);
+    double heads = (double)task->heads / KERNEL_ATTENTION_HEADS, time_s, ignored[2];
+    double part = task->heads_all > 0 ? (double)task->heads / task->heads_all : 1;
+    struct asked asked = {
+        .shape = {.cache_type = task->cache_type,
+                  .head_dim = nearest_dim(table, task->cache_type, task->head_dim),
+                  .heads = KERNEL_ATTENTION_HEADS},
+        .kv_heads = heads > 0 ? task->kv_heads / heads : 0,
+        .tokens = sequence_tokens(task),
+        .cells = cells * heads * task->head_dim * (task->streams > 1 ? task->streams : 1)};
 
-    if (first.head_dim == 0)
+    if (asked.shape.head_dim == 0)
         return -1;
-    cells *= heads * task->head_dim / first.head_dim * (task->streams > 1 ? task->streams : 1);
-    while (at < list.count && table->attentions[at].cache_type == task->cache_type &&
-           table->attentions[at].head_dim == first.head_dim) {
-        double kv_heads = table->attentions[at].kv_heads;
-
-        show(&bracket, kv_heads, tokens_s(table, &at, sequence_tokens(task), cells));
-    }
-    return time_at(&bracket);
+    asked.cells /= asked.shape.head_dim;
+    time_s = shape_s(table, &asked, ignored);
+    if (time_s < 0 || part >= 1 || part <= 0)
+        return time_s;
+    asked.cells /= part;
+    return time_s * part_cost(table, &asked, part * KERNEL_ATTENTION_HEADS);
 }
 
 double kernel_table_s(const struct kernel_table *table, const struct program_task *task,

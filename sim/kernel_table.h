@@ -27,11 +27,13 @@ struct kernel_product {
 };
 
 /* Attention of so many tokens of one sequence over a window of so many cells, its own tokens'
- * included, with 32 query heads of `head_dim` values. */
+ * included, with 32 query heads of `head_dim` values, or so many of them: what a device takes that
+ * has a part of a model's heads is not what all of them take over a part of the window. */
 struct kernel_attention {
     enum tensor_type cache_type; /* of K */
     uint32_t head_dim;           /* of K; 1 or more */
-    uint32_t kv_heads;           /* 1 to 32 */
+    uint32_t heads;              /* of 32; 1 to 32 */
+    uint32_t kv_heads;           /* of 32 query heads; 1 to 32 */
     uint32_t tokens;             /* 1 or more */
     uint64_t cells;              /* 1 or more */
     double time_s;               /* of all its kernels */
@@ -113,7 +115,9 @@ double kernel_product_s(const struct kernel_table *table, const struct kernel_pr
 /**
  * Seconds of a kernel task by the table: between rows of the same kind and type times are
  * interpolated over tokens (and cells, or bytes), beyond the last they grow with them; between
- * numbers of KV heads for a query head they are interpolated, too. Of head dimensions the nearest one counts.
+ * numbers of KV heads for a query head they are interpolated, too. Of head dimensions the nearest
+ * one counts. A part of a model's heads takes what its multiply-adds do of all heads', times what
+ * rows of such parts take longer.
  *
  * @param task as the schedule `lopside` has it
  * @param cells of the task's window

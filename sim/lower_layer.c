@@ -240,6 +240,7 @@ static void attention(struct lowering *lowering, uint32_t layer, uint32_t d)
     placement_kv_row(placement, layer, d, &k_values, &v_values);
     task.tokens = lowering->step.tokens;
     task.heads = slices->q_heads[d];
+    task.heads_all = l->n_head;
     task.kv_heads = slices->kv_heads[d];
     task.head_dim = l->head_dim_k;
     task.cache_type = placement->plan.type_k;

@@ -194,19 +194,23 @@ static int read_attention(const struct json_cursor *row, struct kernel_table *ta
     const struct json_integer_rule rule = {"a number of cells", 1, cells_max};
     const struct json_integer_rule head_rule = {"a number of KV heads, of 32 query heads", 1,
                                                 KERNEL_ATTENTION_HEADS};
+    const struct json_integer_rule part_rule = {"a number of query heads, of 32", 1,
+                                                KERNEL_ATTENTION_HEADS};
     struct kernel_attention attention = {.head_dim = KERNEL_ATTENTION_HEAD_DIM};
-    int64_t kv_heads, cells;
+    int64_t kv_heads, cells, heads = KERNEL_ATTENTION_HEADS;
 
     if (machine_fields_refuse_unknown(
             row, kernel_attention_fields,
-            MACHINE_KEYS("cache", "head_dim", "kv_heads", "tokens", "cells"), err) != 0 ||
+            MACHINE_KEYS("cache", "head_dim", "heads", "kv_heads", "tokens", "cells"), err) != 0 ||
         read_type(row, "cache", &attention.cache_type, err) != 0 ||
         json_input_integer(row, "kv_heads", &head_rule, &kv_heads, err) != 0 ||
         read_tokens(row, &attention.tokens, err) != 0 ||
         json_input_integer(row, "cells", &rule, &cells, err) != 0 ||
         read_times(row, kernel_attention_fields, 0, &attention, err) != 0 ||
-        read_head_dim(row, &attention.head_dim, err) != 0)
+        read_head_dim(row, &attention.head_dim, err) != 0 ||
+        json_input_find_integer(row, "heads", &part_rule, &heads, err) < 0)
         return -1;
+    attention.heads = (uint32_t)heads;
     attention.kv_heads = (uint32_t)kv_heads;
     attention.cells = (uint64_t)cells;
     return kernel_table_add_attention(table, attention, err);
@@ -389,6 +393,8 @@ static int add_attention(json_t *rows, const struct kernel_attention *attention)
 
     if (attention->head_dim != KERNEL_ATTENTION_HEAD_DIM)
         failed |= add_count(row, "head_dim", attention->head_dim);
+    if (attention->heads != KERNEL_ATTENTION_HEADS)
+        failed |= add_count(row, "heads", attention->heads);
     failed |= add_count(row, "kv_heads", attention->kv_heads);
     failed |= add_count(row, "tokens", attention->tokens);
     failed |= add_count(row, "cells", attention->cells);

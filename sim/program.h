@@ -140,6 +140,7 @@ struct program_task {
     double state_bytes; /* DELTA_NET: the recurrent state, once */
     /* ATTENTION and DELTA_NET */
     uint32_t heads, kv_heads, head_dim;
+    uint32_t heads_all; /* ATTENTION: query heads of all devices */
     bool normed; /* ROPE: heads go through norms, too */
     uint32_t sequences;
     uint32_t streams; /* of an attention: windows, each of as many cells; 0 means 1 */

@@ -22,7 +22,7 @@ static void add_product(enum task_kind kind, enum tensor_type type, uint32_t tok
 
 static void add_attention(enum tensor_type type, uint32_t tokens, uint64_t cells, double time_s)
 {
-    const struct kernel_attention row = {type, 128, 8, tokens, cells, time_s};
+    const struct kernel_attention row = {type, 128, 32, 8, tokens, cells, time_s};
 
     ck_assert_int_eq(kernel_table_add_attention(&table, row, NULL), 0);
 }
@@ -219,8 +219,8 @@ START_TEST(products_go_by_rows_of_their_group_where_there_are_some)
     ck_assert_int_eq(kernel_table_add_product(&table, narrow, NULL), 0);
     ck_assert_int_eq(kernel_table_add_product(&table, alone, NULL), 0);
     for (task.group = 64; task.group <= 256; task.group *= 2)
-        ck_near(time_of(task, 0), task.group == 128 ? 3e-6 + weight_bytes / 200e9
-                                                    : 2e-6 + weight_bytes / 400e9);
+        ck_near(time_of(task, 0),
+                task.group == 128 ? 3e-6 + weight_bytes / 200e9 : 2e-6 + weight_bytes / 400e9);
     task.type = TENSOR_TYPE_Q6_K;
     ck_assert_double_gt(time_of(task, 0), 3e-6);
 }
@@ -257,7 +257,8 @@ END_TEST
 /* Products of one token that load 10 MB ahead at 400 GB/s, 25 us of it. */
 static void load_ahead(void)
 {
-    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, KERNEL_GROUP, 1, 2e-6, 400, 10e6, 0};
+    const struct kernel_product row = {
+        TASK_MATMUL, TENSOR_TYPE_Q8_0, KERNEL_GROUP, 1, 2e-6, 400, 10e6, 0};
 
     ck_assert_int_eq(kernel_table_add_product(&table, row, NULL), 0);
 }
@@ -305,7 +306,8 @@ END_TEST
 /* However it is divided: the rate at which a launch computes what is there bounds all of it. */
 START_TEST(products_of_a_launch_take_what_one_of_all_their_rows_takes)
 {
-    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, KERNEL_GROUP, 1, 2e-6, 400, 10e6, 1000};
+    const struct kernel_product row = {
+        TASK_MATMUL, TENSOR_TYPE_Q8_0, KERNEL_GROUP, 1, 2e-6, 400, 10e6, 1000};
     struct kernel_gap gap = {.s = 0};
     double whole_s, parts_s = 0;
 
@@ -350,7 +352,8 @@ END_TEST
 
 START_TEST(weights_that_are_there_take_their_time_too)
 {
-    const struct kernel_product row = {TASK_MATMUL, TENSOR_TYPE_Q8_0, KERNEL_GROUP, 1, 2e-6, 400, 10e6, 1000};
+    const struct kernel_product row = {
+        TASK_MATMUL, TENSOR_TYPE_Q8_0, KERNEL_GROUP, 1, 2e-6, 400, 10e6, 1000};
     struct kernel_gap gap = {.s = 0};
     struct program_task task = product(1, 1);
 
@@ -464,7 +467,7 @@ END_TEST
 /* Four times as many KV heads take 40 us more. */
 START_TEST(between_numbers_of_kv_heads_time_goes_evenly)
 {
-    const struct kernel_attention all = {TENSOR_TYPE_F16, 128, 32, 1, 4096, 64e-6};
+    const struct kernel_attention all = {TENSOR_TYPE_F16, 128, 32, 32, 1, 4096, 64e-6};
 
     ck_near(time_of(attention(1, 32, 32, 128), 4096), 24e-6); /* one number was measured */
     ck_assert_int_eq(kernel_table_add_attention(&table, all, NULL), 0);
@@ -480,7 +483,7 @@ END_TEST
 /* Heads of 256 values take 60 us where as many multiply-adds with heads of 128 take 24. */
 START_TEST(the_nearest_head_dimension_counts)
 {
-    const struct kernel_attention wide = {TENSOR_TYPE_F16, 256, 8, 1, 4096, 60e-6};
+    const struct kernel_attention wide = {TENSOR_TYPE_F16, 256, 32, 8, 1, 4096, 60e-6};
 
     ck_near(time_of(attention(1, 32, 8, 256), 2048), 24e-6);
     ck_assert_int_eq(kernel_table_add_attention(&table, wide, NULL), 0);
@@ -489,6 +492,29 @@ START_TEST(the_nearest_head_dimension_counts)
     ck_near(time_of(attention(1, 32, 8, 192), 4096), 60e-6); /* the first row's, below it */
     ck_near(time_of(attention(1, 32, 8, 128), 4096), 24e-6);
     ck_near(time_of(attention(1, 32, 8, 64), 8192), 24e-6);
+}
+END_TEST
+
+/* Half of the heads over 4096 cells: 24 us by multiply-adds where 2048 cells of all take 16. */
+START_TEST(a_part_of_the_heads_takes_longer_by_what_was_measured_of_such_a_part)
+{
+    const struct kernel_attention half = {TENSOR_TYPE_F16, 128, 16, 8, 1, 4096, 20e-6};
+    struct program_task task = attention(1, 16, 4, 128);
+    double all_s = 8e-6 + (2048 - 256) * 16e-6 / 3840;
+
+    task.heads_all = 32;
+    ck_near(time_of(task, 4096), all_s);
+    ck_assert_int_eq(kernel_table_add_attention(&table, half, NULL), 0);
+    ck_near(time_of(task, 4096), 20e-6);
+    task.heads = 24; /* half-way to all of them */
+    task.kv_heads = 6;
+    ck_near(time_of(task, 4096), (8e-6 + (3072 - 256) * 16e-6 / 3840) * (1 + 20e-6 / all_s) / 2);
+    task.heads = 8; /* as much longer as a half */
+    task.kv_heads = 2;
+    ck_near(time_of(task, 4096), (8e-6 + (1024 - 256) * 16e-6 / 3840) * 20e-6 / all_s);
+    task.heads = task.heads_all = 16; /* a model of as many heads has all of them */
+    task.kv_heads = 4;
+    ck_near(time_of(task, 4096), all_s);
 }
 END_TEST
 
@@ -706,6 +732,7 @@ static Suite *suite(void)
     tcase_add_test(kernels, below_the_smallest_window_attention_takes_its_time);
     tcase_add_test(kernels, attention_multiplies_for_each_head_and_value);
     tcase_add_test(kernels, between_numbers_of_kv_heads_time_goes_evenly);
+    tcase_add_test(kernels, a_part_of_the_heads_takes_longer_by_what_was_measured_of_such_a_part);
     tcase_add_test(kernels, sequences_run_side_by_side_as_one_long_window);
     tcase_add_test(kernels, heads_that_are_rotated_go_by_rows_of_heads_like_them);
     tcase_add_test(kernels, a_norm_goes_by_what_it_follows_where_that_was_measured);
