@@ -10,6 +10,7 @@
 #include "ref/session.h"
 #include "ref/source.h"
 #include "sim/kernel_samples.h"
+#include "sim/kernel_times.h"
 #include "sim/memory.h"
 #include "sim/timeline.h"
 

@@ -25,6 +25,8 @@ int kernel_fit_product(struct kernel_table *table, struct kernel_product *row,
 #include <nlopt.h>
 #include <stdlib.h>
 
+#include "sim/kernel_times.h"
+
 /* Launch in us, logarithms of rates in GB/s, then what products have in common. */
 enum { LAUNCH, GBS, PLAIN_COUNT, HELD = PLAIN_COUNT, ROW_COUNT };
 enum { LAG = ROW_COUNT, ATTENTION, DELTA_NET, COUNT };

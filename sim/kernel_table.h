@@ -40,9 +40,9 @@ struct kernel_attention {
 };
 
 /* Other kernels of a step of so many tokens that move so many bytes: program_task.bytes, for
- * TASK_DELTA_NET without state_bytes. TASK_NORM's rows serve for kernels without rows. Of the host's
- * own tasks embeddings and the storing of rows may have rows, too, and so may TASK_WAIT: what a
- * kernel takes longer that waits for another queue. */
+ * TASK_DELTA_NET without state_bytes. TASK_NORM's rows serve for kernels without rows. Of the
+ * host's own tasks embeddings and the storing of rows may have rows, too, and so may TASK_WAIT:
+ * what a kernel takes longer that waits for another queue. */
 struct kernel_other {
     enum task_kind kind; /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ..., TASK_EMBED */
     uint32_t head_dim;   /* of the heads that go through TASK_ROPE; 0: not told apart */
@@ -50,8 +50,8 @@ struct kernel_other {
     /* Of a norm TASK_EXPERTS or TASK_ALL_REDUCE where it follows one; else 0. A kernel begins while
      * the one before drains, or has to wait for others. */
     enum task_kind behind;
-    uint32_t tokens;     /* of one sequence; 1 or more */
-    uint64_t bytes;      /* of all of them */
+    uint32_t tokens; /* of one sequence; 1 or more */
+    uint64_t bytes;  /* of all of them */
     double time_s;
 };
 
@@ -96,43 +96,13 @@ int kernel_table_copy_kernels(struct kernel_table *to, const struct kernel_table
 /** Frees the rows; the name stays. */
 void kernel_table_clear(struct kernel_table *table);
 
-/* What has run on a device since its last product that loads weights ahead. */
-struct kernel_gap {
-    enum task_kind last; /* of its tasks */
-    double s;            /* in which weights may have come */
-    bool in_product;     /* nothing has run */
-    double loaded_bytes; /* that its launch found there, for all products that share it */
-    double launch_bytes; /* of those before */
-};
-
-/** Something else has run on the device, of which this share of the time had it alone. */
-void kernel_gap_pass(struct kernel_gap *gap, double time_s, double alone);
-
-/** Seconds of a launch of a row's products with `bytes` of weights, behind `gap`. */
-double kernel_product_s(const struct kernel_table *table, const struct kernel_product *row,
-                        const struct kernel_gap *gap, double bytes);
-
-/**
- * Seconds of a kernel task by the table: between rows of the same kind and type times are
- * interpolated over tokens (and cells, or bytes), beyond the last they grow with them; between
- * numbers of KV heads for a query head they are interpolated, too. Of head dimensions the nearest
- * one counts. A part of a model's heads takes what its multiply-adds do of all heads', times what
- * rows of such parts take longer.
- *
- * @param task as the schedule `lopside` has it
- * @param cells of the task's window
- * @param gap   before the task, then behind it; NULL where no kernel starts before another has
- * ended
- * @return below 0 where the table has no row of the task's kind and type
- */
-double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
-                      double cells, struct kernel_gap *gap);
-
-/** Seconds of a task that is no kernel; below 0 where the table has no row of its kind. */
-double kernel_table_plain_s(const struct kernel_table *table, const struct program_task *task,
-                            double bytes);
-
-/** Seconds of a sum of `bytes` a device; below 0 where there is no row of so many devices. */
-double kernel_table_sum_s(const struct kernel_table *table, uint32_t devices, double bytes);
+/** Index of the first row that is not before a key, by all but times; the number of rows where all
+ * are. */
+size_t kernel_table_place_product(const struct kernel_table *table,
+                                  const struct kernel_product *key);
+size_t kernel_table_place_attention(const struct kernel_table *table,
+                                    const struct kernel_attention *key);
+size_t kernel_table_place_other(const struct kernel_table *table, const struct kernel_other *key);
+size_t kernel_table_place_sum(const struct kernel_table *table, const struct kernel_sum *key);
 
 #endif

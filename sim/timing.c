@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "sim/cost.h"
-#include "sim/kernel_table.h"
+#include "sim/kernel_times.h"
 
 /* Engine links: three a machine link. */
 enum { LINK_DOWN, LINK_UP, LINK_DUPLEX, LINK_PARTS };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/kernel_table.h"
+#include "sim/kernel_times.h"
 #include "sim/machine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

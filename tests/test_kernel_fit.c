@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "sim/kernel_fit.h"
+#include "sim/kernel_times.h"
 
 enum { SAMPLES_MAX = 64 };
 

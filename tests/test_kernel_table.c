@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/kernel_table.h"
+#include "sim/kernel_times.h"
 
 #define ck_near(actual, expected) ck_assert_double_eq_tol(actual, expected, 1e-12 * (expected))
 

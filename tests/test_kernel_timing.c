@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "sim/cost.h"
-#include "sim/kernel_table.h"
+#include "sim/kernel_times.h"
 #include "sim/timing.h"
 
 #define PROFILE "tests/data/kernel-tables.json"
