@@ -34,6 +34,7 @@ void bench_columns_note(struct bench_columns *columns, const struct bench_result
     columns->n_ctx |= plan->n_ctx > 0;
     columns->is_default |= result->is_default;
     columns->slots |= plan->n_slots > 1;
+    columns->kv_unified |= plan->kv_unified != usual.kv_unified;
     columns->n_cpu_moe |= plan->n_cpu_moe > 0;
     columns->pipeline |= plan->pipeline != usual.pipeline;
     columns->output_mirrored |= plan->output_mirrored != usual.output_mirrored;
@@ -253,6 +254,7 @@ static size_t plan_cells(struct cell *cells, size_t count, const struct bench_co
     add_cell(cells, &count, "ts", 12, columns->tensor_split, ts);
     add_cell(cells, &count, "as", 12, columns->attn_split, as);
     add_number(cells, &count, "np", 3, columns->slots, plan->n_slots);
+    add_number(cells, &count, "kvu", 3, columns->kv_unified, plan->kv_unified);
     add_number(cells, &count, "n_ctx", 7, columns->n_ctx, result->n_ctx);
     add_cell(cells, &count, "pipe", 4, columns->pipeline, tristate_text(plan->pipeline));
     add_cell(cells, &count, "om", 2, columns->output_mirrored,
@@ -469,6 +471,7 @@ static void set_answer(json_t *object, const struct bench_output *output,
     SET("bound_second", json_string(result->bound.second));
     SET("bound_second_ratio", json_real(result->bound.second_ratio));
     SET("n_parallel", json_integer(plan->n_slots));
+    SET("kv_unified", json_boolean(plan->kv_unified));
     text[0] = '\0';
     for (uint32_t d = 0; d < output->machine->device_count; d++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.0f", d > 0 ? "/" : "",

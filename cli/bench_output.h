@@ -46,7 +46,7 @@ struct bench_result {
 struct bench_columns {
     bool n_batch, n_ubatch, type_k, type_v, split, main_gpu, nkvo, kv_gpu_layers, kv_policy,
         kv_pinned, delivery_depth, attn_on_host, recurrent, flash_attn, tensor_split, attn_split,
-        devices, n_ctx, kv_resident, is_default, slots, n_cpu_moe, engine, pipeline,
+        devices, n_ctx, kv_resident, is_default, slots, kv_unified, n_cpu_moe, engine, pipeline,
         output_mirrored, all_reduce, ff_exp_rows, samples, draft, rules, measured;
 };
 

@@ -149,16 +149,17 @@ static void print_rows(const struct validation *validation, const struct options
 
 static void print_fitted(const struct validation *validation)
 {
-    size_t fitted = 0, duplicates = 0, derived = 0;
+    size_t fitted = 0, duplicates = 0, repeated = 0, derived = 0;
 
     for (size_t i = 0; i < validation->row_count; i++) {
         fitted += validation->rows[i].status == VALIDATE_FITTED;
         duplicates += validation->rows[i].status == VALIDATE_DUPLICATE;
+        repeated += validation->rows[i].status == VALIDATE_REPEATED;
         derived += validation->rows[i].status == VALIDATE_DERIVED;
     }
-    printf("\nNot counted: %zu rows used for fitting, %zu that repeat one, %zu derived by their "
-           "author.\n",
-           fitted, duplicates, derived);
+    printf("\nNot counted: %zu rows used for fitting, %zu that repeat one, %zu measured again, %zu "
+           "derived by their author.\n",
+           fitted, duplicates, repeated, derived);
 }
 
 static void print_text(const struct validation *validation, const struct options *options)

@@ -145,8 +145,8 @@ static void print_spread(const struct validate_row *row)
 {
     char spread[32] = "";
 
-    if (trace_row_has(row->row, TRACE_FIELD_STDDEV) && row->row->reps != 1 && row->measured > 0)
-        snprintf(spread, sizeof spread, "%.1f", 100 * row->row->stddev / row->measured);
+    if (row->rows > 0 && (row->row->reps != 1 || row->rows > 1) && row->measured > 0)
+        snprintf(spread, sizeof spread, "%.1f", 100 * row->spread / row->measured);
     print_cell(spread);
 }
 
@@ -524,11 +524,14 @@ static void print_introduction(void)
                     "several slots are "
                     "added up. A spread is the standard deviation of repeated runs, of what was "
                     "measured.");
-    print_paragraph("", "Status: *counted* rows make up the summaries. *Fitted* rows were used to "
-                        "set the constants of the machine, so they have to agree and prove "
-                        "nothing; a *duplicate* has the configuration of a fitted row. *Derived* "
-                        "rows were worked out by their author from other rows. *Skipped* rows "
-                        "cannot be predicted; the number leads to the reason below the table.");
+    print_paragraph("",
+                    "Status: *counted* rows make up the summaries. *Fitted* rows were used to "
+                    "set the constants of the machine, so they have to agree and prove "
+                    "nothing; a *duplicate* has the configuration of a fitted row. A *repeated* "
+                    "row measures another one's configuration once more: that one has the "
+                    "mean and the spread of both. *Derived* "
+                    "rows were worked out by their author from other rows. *Skipped* rows "
+                    "cannot be predicted; the number leads to the reason below the table.");
 }
 
 static int print_trace(const struct trace *trace, const struct validate_row *rows,

@@ -556,6 +556,7 @@ int row_case_key(const struct row_case *c, const struct model *model, const stru
     append(&out, "%s|%u|%s|%s|", c->draft_name, c->draft_max, c->pace_devices, c->pace_links);
     append(&out, "%u|%d|%d|%d|%d|%d|", c->plan.n_slots, c->plan.kv_unified, c->shared_prompt,
            c->plan.all_reduce, c->plan.backend_sampling, c->plan.output_mirrored);
+    append(&out, "%u|%d|", c->plan.delivery_depth, c->plan.attn_on_host);
     append(&out, "%d|%d|%u|%u|%d|%d|%u|%u|%u|", c->plan.type_k, c->plan.type_v, c->plan.n_batch,
            c->plan.n_ubatch, placement->recurrent_on_device, c->plan.kv_pinned,
            row_metric_is_generation(c->metric) ? 0 : c->n_prompt,

@@ -38,6 +38,7 @@ static const struct {
     [TRACE_BENCH_N_GEN] = {{"n_gen"}, KIND_NONE, NULL},
     [TRACE_BENCH_N_DEPTH] = {{"n_depth"}, KIND_NONE, NULL},
     [TRACE_BENCH_N_PARALLEL] = {{"n_parallel", "np"}, KIND_NONE, NULL},
+    [TRACE_BENCH_KV_UNIFIED] = {{"kv_unified", "kvu"}, KIND_ANSWER, "kv_unified"},
     [TRACE_BENCH_SPEED] = {{"avg_ts", "t/s"}, KIND_NONE, NULL},
     [TRACE_BENCH_SPEED_STDDEV] = {{"stddev_ts"}, KIND_NONE, NULL},
     [TRACE_BENCH_FITS] = {{"fits"}, KIND_NONE, NULL},

@@ -14,6 +14,7 @@ enum trace_bench_column {
     TRACE_BENCH_N_GEN,
     TRACE_BENCH_N_DEPTH,
     TRACE_BENCH_N_PARALLEL, /* of `lopside bench` */
+    TRACE_BENCH_KV_UNIFIED,
     TRACE_BENCH_SPEED,      /* "14073.00 ± 115.16" in a table */
     TRACE_BENCH_SPEED_STDDEV,
     TRACE_BENCH_FITS,

@@ -8,7 +8,8 @@
 
 const char *validate_status_name(enum validate_status status)
 {
-    static const char *const names[] = {"counted", "fitted", "duplicate", "derived", "skipped"};
+    static const char *const names[] = {"counted",  "fitted",  "duplicate",
+                                        "repeated", "derived", "skipped"};
 
     return names[status];
 }
@@ -198,8 +199,8 @@ static void predict_row(struct bench *bench, struct validate_row *out, struct ro
     }
 }
 
-/* Rows that repeat the configuration of a fitted one, once all fitted ones are known. */
-static void mark_duplicate(struct bench *bench, struct validate_row *out, struct row_case *c)
+/* For free(); NULL without one. */
+static char *key_of(struct bench *bench, struct row_case *c)
 {
     struct error err = {0};
     const struct model *model = open_model(bench, c, &err);
@@ -207,10 +208,56 @@ static void mark_duplicate(struct bench *bench, struct validate_row *out, struct
     char key[65536];
 
     if (machine == NULL || row_case_key(c, model, machine, key, sizeof key, &err) != 0)
+        return NULL;
+    return strdup(key);
+}
+
+static bool is_of_same_table(const struct validate_row *a, const struct validate_row *b)
+{
+    char one[48], other[48];
+
+    validate_table_id(a->row->id, one, sizeof one);
+    validate_table_id(b->row->id, other, sizeof other);
+    return strcmp(one, other) == 0;
+}
+
+/* Runs of another process, or at another time, of the same configuration: the mean of all rows, and
+ * the spread within them and between. */
+static void add_repeat(struct validate_row *first, struct validate_row *repeat)
+{
+    double n = (double)++first->rows, off = repeat->measured - first->measured;
+    double within = first->spread * first->spread;
+
+    first->measured += off / n;
+    within = ((n - 1) * within + repeat->spread * repeat->spread) / n;
+    first->spread = sqrt(within + (n - 1) / (n * n) * off * off);
+    set_error(first);
+    repeat->status = VALIDATE_REPEATED;
+}
+
+/* Rows that have the configuration of another one, once all fitted ones are known: of a fitted one,
+ * or of a counted one before, where it is known of both how far their runs are apart.
+ * @param keys of the rows before; `keys[at]` is set */
+static void mark_same(struct bench *bench, struct validate_row *rows, size_t at, char **keys,
+                      struct row_case *c)
+{
+    struct validate_row *out = &rows[at];
+
+    keys[at] = key_of(bench, c);
+    if (keys[at] == NULL)
         return;
     for (size_t i = 0; i < bench->fitted_count; i++)
-        if (bench->fitted[i].key != NULL && strcmp(bench->fitted[i].key, key) == 0)
+        if (bench->fitted[i].key != NULL && strcmp(bench->fitted[i].key, keys[at]) == 0) {
             out->status = VALIDATE_DUPLICATE;
+            return;
+        }
+    for (size_t i = 0; i < at && out->rows > 0; i++)
+        if (keys[i] != NULL && rows[i].status == VALIDATE_COUNTED && rows[i].rows > 0 &&
+            rows[i].metric == out->metric && is_of_same_table(&rows[i], out) &&
+            strcmp(keys[i], keys[at]) == 0) {
+            add_repeat(&rows[i], out);
+            return;
+        }
 }
 
 static void read_row(const struct trace_row *row, struct validate_row *out, struct row_case *c)
@@ -229,6 +276,10 @@ static void read_row(const struct trace_row *row, struct validate_row *out, stru
     out->metric = c->metric;
     if (c->metric != ROW_STATUS)
         out->measured = row->value.number;
+    if (trace_row_has(row, TRACE_FIELD_STDDEV)) {
+        out->spread = row->stddev;
+        out->rows = 1;
+    }
     if (row->derived)
         out->status = VALIDATE_DERIVED;
 }
@@ -423,6 +474,7 @@ int validate_rows(const struct trace *traces, size_t trace_count, const struct m
 {
     struct bench bench = {.given = machine};
     struct row_case *cases;
+    char **keys;
     size_t count = 0, at = 0;
     int status = -1;
 
@@ -432,7 +484,8 @@ int validate_rows(const struct trace *traces, size_t trace_count, const struct m
     validation->rows = calloc(count + 1, sizeof *validation->rows);
     validation->tables = calloc(count + 1, sizeof *validation->tables);
     cases = calloc(count + 1, sizeof *cases);
-    if (validation->rows == NULL || validation->tables == NULL || cases == NULL) {
+    keys = calloc(count + 1, sizeof *keys);
+    if (validation->rows == NULL || validation->tables == NULL || cases == NULL || keys == NULL) {
         error_set(err, ERROR_MEMORY, "no memory for %zu rows", count);
         goto done;
     }
@@ -445,12 +498,15 @@ int validate_rows(const struct trace *traces, size_t trace_count, const struct m
     }
     for (size_t i = 0; i < count; i++)
         if (validation->rows[i].status == VALIDATE_COUNTED)
-            mark_duplicate(&bench, &validation->rows[i], &cases[i]);
+            mark_same(&bench, validation->rows, i, keys, &cases[i]);
     status = compute_all(validation, err);
 
 done:
     if (status != 0)
         validation_close(validation);
+    for (size_t i = 0; keys != NULL && i < count; i++)
+        free(keys[i]);
+    free(keys);
     free(cases);
     close_bench(&bench);
     return status;

@@ -8,6 +8,7 @@ enum validate_status {
     VALIDATE_COUNTED,   /* predicted, and part of the figures */
     VALIDATE_FITTED,    /* used to fit the machine's constants: reported apart */
     VALIDATE_DUPLICATE, /* repeats the configuration of a fitted row */
+    VALIDATE_REPEATED,  /* measures a counted row's configuration again, which has the mean */
     VALIDATE_DERIVED,   /* its author computed it from other rows */
     VALIDATE_SKIPPED,   /* cannot be predicted; `reason` says why */
 };
@@ -19,6 +20,8 @@ struct validate_row {
     char reason[400];
     double measured,
         predicted;    /* in the unit of the metric, or a verdict as row_case_predict() has it */
+    double spread;    /* standard deviation of all runs, in that unit; 0 where it is not known */
+    size_t rows;      /* of its table and configuration that have a spread: it and later ones */
     double error_pct; /* (predicted - measured) / measured; verdicts: 0, or 100 when wrong */
     bool fits;        /* the account's verdict, for rows of every metric */
 };

@@ -36,9 +36,10 @@ START_TEST(errors_are_within_the_goals_and_nothing_is_fitted)
     const struct validate_figures *total = &validation->total;
 
     for (size_t i = 0; i < validation->row_count; i++)
-        ck_assert_msg(validation->rows[i].status == VALIDATE_COUNTED, "%s is %s: %s",
-                      validation->rows[i].row->id, validate_status_name(validation->rows[i].status),
-                      validation->rows[i].reason);
+        ck_assert_msg(validation->rows[i].status == VALIDATE_COUNTED ||
+                          validation->rows[i].status == VALIDATE_REPEATED,
+                      "%s is %s: %s", validation->rows[i].row->id,
+                      validate_status_name(validation->rows[i].status), validation->rows[i].reason);
     printf("%zu rows, median %.2f %%, 95th percentile %.2f %%, at most %.2f %%\n", total->n,
            total->median_pct, total->p95_pct, total->max_pct);
     fflush(stdout);

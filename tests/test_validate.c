@@ -183,6 +183,38 @@ START_TEST(a_row_that_repeats_a_counted_one_is_counted)
 }
 END_TEST
 
+#define SPREAD_ROW(id, value, plan, stddev)                                                        \
+    ROW_OF(id, "tg", value, plan, TG, ", \"stddev\": " stddev)
+
+#define HOST TENSOR ", \"kv_on_host\": true"
+
+/* Three processes of which each ran several times; another table, other plans. */
+START_TEST(rows_of_a_table_that_measure_one_plan_have_their_mean_and_all_of_their_spread)
+{
+    validate(SPREAD_ROW("a-01", "24", TENSOR, "0.3") SPREAD_ROW("a-02", "26", TENSOR, "0.4")
+                 SPREAD_ROW("b-01", "26", TENSOR, "0.4")
+                     SPREAD_ROW("a-03", "26", HOST ", \"kv_delivery_depth\": 2", "0.4")
+                         TG_ROW("a-04", TENSOR) SPREAD_ROW("a-05", "28", TENSOR, "0")
+                             SPREAD_ROW("a-06", "26", HOST, "0.4"));
+    expect_status(0, VALIDATE_COUNTED);
+    expect_status(1, VALIDATE_REPEATED);
+    expect_status(2, VALIDATE_COUNTED);
+    expect_status(3, VALIDATE_COUNTED);
+    expect_status(4, VALIDATE_COUNTED); /* nobody knows how far its runs were apart */
+    expect_status(5, VALIDATE_REPEATED);
+    expect_status(6, VALIDATE_COUNTED);
+    ck_assert_uint_eq(validation.total.n, 5);
+    ck_assert_uint_eq(validation.rows[0].rows, 3);
+    ck_assert_double_eq_tol(validation.rows[0].measured, 26, 1e-12);
+    /* within: the mean of 0.09, 0.16 and 0; between: 24, 26, 28 */
+    ck_assert_double_eq_tol(validation.rows[0].spread, sqrt(0.25 / 3 + 8.0 / 3), 1e-12);
+    ck_assert_double_eq_tol(validation.rows[0].error_pct,
+                            (validation.rows[0].predicted / 26 - 1) * 100, 1e-9);
+    ck_assert_double_eq(validation.rows[1].measured, 26);
+    close_all();
+}
+END_TEST
+
 START_TEST(a_derived_row_is_not_predicted)
 {
     validate(ROW_OF("a-01", "tg", "25.75", TENSOR, TG, ", \"derived\": true"));
@@ -486,6 +518,8 @@ static TCase *statuses_case(void)
     tcase_add_loop_test(statuses, a_row_that_repeats_a_fitted_configuration_is_a_duplicate, 0,
                         (int)(sizeof repeat_cases / sizeof *repeat_cases));
     tcase_add_test(statuses, a_row_that_repeats_a_counted_one_is_counted);
+    tcase_add_test(statuses,
+                   rows_of_a_table_that_measure_one_plan_have_their_mean_and_all_of_their_spread);
     tcase_add_test(statuses, a_derived_row_is_not_predicted);
     tcase_add_loop_test(statuses, a_row_that_cannot_be_predicted_is_skipped_with_the_reason, 0,
                         (int)(sizeof skip_cases / sizeof *skip_cases));
