@@ -558,7 +558,7 @@ static int sample_part(struct probing *p, struct plan plan, struct error *err)
     static const uint32_t counts[] = {1, 8, 64, 512};
     int status = open_model(p, "qwen3-8b:Q8_0", 2, plan, LONG_CONTEXT, err);
 
-    for (uint32_t depth = 256; depth <= 16384 && status == 0; depth *= 4)
+    for (uint32_t depth = 0; depth <= 16384 && status == 0; depth = depth > 0 ? 4 * depth : 256)
         for (size_t i = 0; i < sizeof counts / sizeof *counts && status == 0; i++)
             status = sample_step(p, depth, counts[i], err);
     close_model(p);
