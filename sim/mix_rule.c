@@ -29,9 +29,18 @@ enum tensor_type mix_default_type(enum mix mix)
 
 int mix_find(const char *name)
 {
+    /* tools/quantize/quantize.cpp */
+    static const struct {
+        const char *name;
+        enum mix mix;
+    } aliases[] = {{"Q3_K", MIX_Q3_K_M}, {"Q4_K", MIX_Q4_K_M}, {"Q5_K", MIX_Q5_K_M}};
+
     for (int i = 0; i < MIX_COUNT; i++)
         if (strcasecmp(name, mixes[i].name) == 0)
             return i;
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcasecmp(name, aliases[i].name) == 0)
+            return aliases[i].mix;
     return -1;
 }
 

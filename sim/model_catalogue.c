@@ -96,7 +96,8 @@ static const char *known_mixes(const struct catalogue_entry *entry, char *text, 
     return text;
 }
 
-/* The quant in the catalogue's spelling, or NULL with `err` set. */
+/* The quant in the catalogue's spelling, an alias of llama-quantize included, or NULL with `err`
+ * set. */
 static const char *find_quant(const struct catalogue_entry *entry, const char *quant,
                               struct error *err)
 {
@@ -106,6 +107,9 @@ static const char *find_quant(const struct catalogue_entry *entry, const char *q
     for (size_t i = 0; quant && i < card->quant_count; i++)
         if (strcasecmp(card->quants[i], quant) == 0)
             return card->quants[i];
+    if (quant && mix_find(quant) >= 0 &&
+        strcasecmp(mix_name((enum mix)mix_find(quant)), quant) != 0)
+        return find_quant(entry, mix_name((enum mix)mix_find(quant)), err);
     known_mixes(entry, known, sizeof known);
     if (quant)
         error_set(err, ERROR_USAGE, "%s has no mix \"%.24s\"%s known are %s", card->name, quant,

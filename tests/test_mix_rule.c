@@ -27,7 +27,10 @@ START_TEST(every_mix_has_a_name_that_finds_it)
     for (int i = 0; i < MIX_COUNT; i++)
         ck_assert_int_eq(mix_find(mix_name((enum mix)i)), i);
     ck_assert_int_eq(mix_find("q4_k_m"), MIX_Q4_K_M);
-    ck_assert_int_eq(mix_find("Q4_K"), -1);
+    ck_assert_int_eq(mix_find("q3_k"), MIX_Q3_K_M);
+    ck_assert_int_eq(mix_find("Q4_K"), MIX_Q4_K_M);
+    ck_assert_int_eq(mix_find("Q5_K"), MIX_Q5_K_M);
+    ck_assert_int_eq(mix_find("Q2_"), -1);
     ck_assert_int_eq(mix_find(""), -1);
 }
 END_TEST

@@ -442,6 +442,17 @@ START_TEST(a_spec_that_is_no_file_opens_from_the_catalogue)
 }
 END_TEST
 
+START_TEST(an_alias_of_a_mix_is_that_mix)
+{
+    struct error err = {0};
+    struct model *model = model_from_catalogue("qwen3-0.6B:q4_k", &err);
+
+    ck_assert_msg(model != NULL, "%s", err.text);
+    ck_assert_str_eq(model->quant, "Q4_K_M");
+    model_free(model);
+}
+END_TEST
+
 START_TEST(a_card_behind_the_last_is_nothing)
 {
     ck_assert_ptr_null(model_catalogue_card(model_catalogue_count()));
@@ -478,6 +489,7 @@ int main(void)
     tcase_add_loop_test(lookup, a_refusal_lists_what_is_known, 0, ROWS(refusals));
     tcase_add_test(lookup, the_list_of_models_is_whole);
     tcase_add_test(lookup, a_spec_that_is_no_file_opens_from_the_catalogue);
+    tcase_add_test(lookup, an_alias_of_a_mix_is_that_mix);
     tcase_add_test(lookup, a_card_behind_the_last_is_nothing);
     suite_add_tcase(suite, figures);
     suite_add_tcase(suite, lookup);
