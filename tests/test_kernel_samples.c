@@ -148,7 +148,7 @@ START_TEST(samples_of_a_file_are_those_that_were_written)
         .time_s = 12.5e-6,
         .ahead_bytes = 22e6,
         .before = {.small_s = 1e-6, .attention_s = 2e-6, .delta_net_s = 3e-6}};
-    char path[] = "/tmp/lopside-samples.XXXXXX", gpu[16];
+    char path[] = "kernel_samples-XXXXXX", gpu[16];
     struct kernel_samples again = {.count = 0};
     struct error err = {0};
 
@@ -206,13 +206,13 @@ static const struct {
 
 START_TEST(a_file_of_samples_is_refused_by_field)
 {
-    char path[] = "/tmp/lopside-samples.XXXXXX", gpu[16];
+    char path[] = "kernel_samples-XXXXXX", gpu[16];
     struct error err = {0};
 
     write_file(path, refused[_i].text);
     ck_assert_int_eq(kernel_samples_read(path, &samples, gpu, sizeof gpu, &err), -1);
     unlink(path);
-    ck_assert_ptr_nonnull(strstr(err.source, "lopside-samples"));
+    ck_assert_ptr_nonnull(strstr(err.source, "kernel_samples"));
     ck_assert_int_eq(err.line, 1);
     ck_assert_msg(strstr(err.text, refused[_i].complaint) != NULL, "%s", err.text);
 }
