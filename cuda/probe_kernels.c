@@ -181,9 +181,7 @@ static void watch(void *context, const struct program *program, const struct tim
         }
         if (task->kind == TASK_ALL_REDUCE)
             sample.devices = p->placement->device_count;
-        if (task->kind == TASK_NORM &&
-            (kind_before(program, i) == TASK_EXPERTS || kind_before(program, i) == TASK_ALL_REDUCE))
-            sample.behind = kind_before(program, i);
+        sample.behind = kernel_table_behind(task->kind, kind_before(program, i));
         if (task->kind == TASK_ROPE) {
             sample.head_dim = task->head_dim;
             sample.normed = task->normed;

@@ -3,6 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool kernel_table_tells_behind(enum task_kind kind)
+{
+    return kind == TASK_EXPERTS || kind == TASK_ALL_REDUCE;
+}
+
+enum task_kind kernel_table_behind(enum task_kind kind, enum task_kind before)
+{
+    return kind == TASK_NORM && kernel_table_tells_behind(before) ? before : (enum task_kind)0;
+}
+
 /* ---- sorted lists ---- */
 
 static int order(uint64_t a, uint64_t b)

@@ -44,14 +44,12 @@ struct kernel_attention {
  * host's own tasks embeddings and the storing of rows may have rows, too, and so may TASK_WAIT:
  * what a kernel takes longer that waits for another queue. */
 struct kernel_other {
-    enum task_kind kind; /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ..., TASK_EMBED */
-    uint32_t head_dim;   /* of the heads that go through TASK_ROPE; 0: not told apart */
-    bool normed;         /* they go through norms, too */
-    /* Of a norm TASK_EXPERTS or TASK_ALL_REDUCE where it follows one; else 0. A kernel begins while
-     * the one before drains, or has to wait for others. */
-    enum task_kind behind;
-    uint32_t tokens; /* of one sequence; 1 or more */
-    uint64_t bytes;  /* of all of them */
+    enum task_kind kind;   /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ..., TASK_EMBED */
+    uint32_t head_dim;     /* of the heads that go through TASK_ROPE; 0: not told apart */
+    bool normed;           /* they go through norms, too */
+    enum task_kind behind; /* kernel_table_behind(); else 0 */
+    uint32_t tokens;       /* of one sequence; 1 or more */
+    uint64_t bytes;        /* of all of them */
     double time_s;
 };
 
@@ -78,6 +76,14 @@ struct kernel_table {
     struct kernel_sum *sums;
     size_t product_count, attention_count, other_count, sum_count;
 };
+
+/** Whether kernels behind such a one have rows of their own: experts and sums. A kernel begins
+ * while the one before drains, or has to wait for others. */
+bool kernel_table_tells_behind(enum task_kind kind);
+
+/** What rows for a kernel of kind `kind` follow where it follows one of kind `before`; 0: not told
+ * apart. Norms alone are told apart. */
+enum task_kind kernel_table_behind(enum task_kind kind, enum task_kind before);
 
 /** Puts a row in its place; a row with the same key (all but its times) is replaced.
  * @return 0, or -1 with `err` set (ERROR_MEMORY) */

@@ -58,10 +58,16 @@ static double sequence_tokens(const struct program_task *task)
 
 /* ---- kernels ---- */
 
+/* The greater of the two by the lesser. */
+static double ratio_of(double a, double b)
+{
+    return a > b ? a / b : b / a;
+}
+
 /* Whether `dim` is nearer to `wanted` in ratio than what was found before; 0: nothing was. */
 static bool is_nearer(uint32_t dim, uint32_t found, uint32_t wanted)
 {
-    return found == 0 || fabs(log((double)dim / wanted)) < fabs(log((double)found / wanted));
+    return found == 0 || ratio_of(dim, wanted) < ratio_of(found, wanted);
 }
 
 /* What a kind's rows follow that serve: the wanted kind, else any. */
@@ -321,17 +327,21 @@ struct asked {
     double kv_heads, tokens, cells;
 };
 
-/* Below 0: no row has the shape. The measured numbers of KV heads lie in `limits`. */
+/* Below 0: no row has the shape. The measured numbers of KV heads lie in `limits`, unless NULL. */
 static double shape_s(const struct kernel_table *table, const struct asked *asked, double limits[2])
 {
     struct bracket bracket = {.at = asked->kv_heads};
     size_t at = kernel_table_place_attention(table, &asked->shape);
+    double least = INFINITY, most = 0;
 
-    limits[0] = INFINITY;
     while (at < table->attention_count && is_one_shape(&table->attentions[at], &asked->shape)) {
-        limits[1] = table->attentions[at].kv_heads;
-        limits[0] = fmin(limits[0], limits[1]);
-        show(&bracket, limits[1], tokens_s(table, &at, asked->tokens, asked->cells));
+        most = table->attentions[at].kv_heads;
+        least = fmin(least, most);
+        show(&bracket, most, tokens_s(table, &at, asked->tokens, asked->cells));
+    }
+    if (limits != NULL) {
+        limits[0] = least;
+        limits[1] = most;
     }
     return time_at(&bracket);
 }
@@ -366,7 +376,7 @@ static double part_cost(const struct kernel_table *table, const struct asked *as
          table->attentions[i].heads < KERNEL_ATTENTION_HEADS;
          i++) {
         struct asked whole = *asked;
-        double limits[2], part_s, ignored[2];
+        double limits[2], part_s;
 
         if (table->attentions[i].heads == part.shape.heads)
             continue;
@@ -374,7 +384,7 @@ static double part_cost(const struct kernel_table *table, const struct asked *as
         part_s = shape_s(table, &part, limits);
         whole.kv_heads = fmin(fmax(asked->kv_heads, limits[0]), limits[1]);
         whole.cells *= (double)part.shape.heads / KERNEL_ATTENTION_HEADS;
-        show(&bracket, part.shape.heads, part_s / shape_s(table, &whole, ignored));
+        show(&bracket, part.shape.heads, part_s / shape_s(table, &whole, NULL));
     }
     show(&bracket, KERNEL_ATTENTION_HEADS, 1);
     return time_at(&bracket);
@@ -385,7 +395,7 @@ static double part_cost(const struct kernel_table *table, const struct asked *as
 static double attention_s(const struct kernel_table *table, const struct program_task *task,
                           double cells)
 {
-    double heads = (double)task->heads / KERNEL_ATTENTION_HEADS, time_s, ignored[2];
+    double heads = (double)task->heads / KERNEL_ATTENTION_HEADS, time_s;
     double part = task->heads_all > 0 ? (double)task->heads / task->heads_all : 1;
     struct asked asked = {
         .shape = {.cache_type = task->cache_type,
@@ -398,7 +408,7 @@ static double attention_s(const struct kernel_table *table, const struct program
     if (asked.shape.head_dim == 0)
         return -1;
     asked.cells /= asked.shape.head_dim;
-    time_s = shape_s(table, &asked, ignored);
+    time_s = shape_s(table, &asked, NULL);
     if (time_s < 0 || part >= 1 || part <= 0)
         return time_s;
     asked.cells /= part;
@@ -412,10 +422,7 @@ double kernel_table_s(const struct kernel_table *table, const struct program_tas
         .kind = task->kind,
         .head_dim = task->kind == TASK_ROPE ? task->head_dim : 0,
         .normed = task->normed,
-        .behind = gap != NULL && task->kind == TASK_NORM &&
-                          (gap->last == TASK_EXPERTS || gap->last == TASK_ALL_REDUCE)
-                      ? gap->last
-                      : (enum task_kind)0,
+        .behind = gap != NULL ? kernel_table_behind(task->kind, gap->last) : (enum task_kind)0,
     };
     double time_s;
 
