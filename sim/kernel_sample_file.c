@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/json_input.h"
+#include "sim/json_names.h"
 #include "sim/json_write.h"
 
 enum { VERSION = 1 };
@@ -38,25 +38,6 @@ static const struct {
 };
 
 enum { COUNTS = sizeof counts / sizeof *counts, AMOUNTS = sizeof amounts / sizeof *amounts };
-
-static const char *const keys[] = {"kind",
-                                   "type",
-                                   "normed",
-                                   "behind",
-                                   "cells",
-                                   "tokens",
-                                   "group",
-                                   "kernels",
-                                   "devices",
-                                   "head_dim",
-                                   "heads",
-                                   "kv_heads",
-                                   "bytes",
-                                   "us",
-                                   "ahead_bytes",
-                                   "before_small_us",
-                                   "before_attention_us",
-                                   "before_delta_net_us"};
 
 /* ---- writing: what is 0 is left out ---- */
 
@@ -101,35 +82,18 @@ void kernel_samples_write(const struct kernel_samples *samples, const char *gpu,
 
 /* ---- reading ---- */
 
-static int read_kind(const struct json_cursor *row, const char *key, bool required,
-                     enum task_kind *kind, struct error *err)
+static int refuse_unknown(const struct json_cursor *row, struct error *err)
 {
-    const char *words[TASK_KIND_COUNT];
-    size_t index = *kind;
+    static const char *const others[] = {"kind", "type", "normed", "behind", "cells"};
+    enum { OTHERS = sizeof others / sizeof *others };
+    const char *keys[OTHERS + COUNTS + AMOUNTS];
 
-    for (size_t k = 0; k < TASK_KIND_COUNT; k++)
-        words[k] = program_task_name((enum task_kind)k);
-    if ((required ? json_input_word : json_input_find_word)(row, key, "a kind of task", words,
-                                                            TASK_KIND_COUNT, &index, err) < 0)
-        return -1;
-    *kind = (enum task_kind)index;
-    return 0;
-}
-
-static int read_type(const struct json_cursor *row, enum tensor_type *type, struct error *err)
-{
-    const struct json_cursor at = json_input_member(row, "type");
-    const char *name;
-    int found;
-
-    if (json_input_string(row, "type", "a tensor type", &name, err) != 0)
-        return -1;
-    found = tensor_type_find(name);
-    if (found < 0)
-        return json_input_refuse(&at, err, "expected a tensor type such as Q8_0, found \"%s\"",
-                                 name);
-    *type = (enum tensor_type)found;
-    return 0;
+    memcpy(keys, others, sizeof others);
+    for (size_t i = 0; i < COUNTS; i++)
+        keys[OTHERS + i] = counts[i].key;
+    for (size_t i = 0; i < AMOUNTS; i++)
+        keys[OTHERS + COUNTS + i] = amounts[i].key;
+    return json_input_refuse_unknown_keys(row, keys, OTHERS + COUNTS + AMOUNTS, err);
 }
 
 static int read_sample(const struct json_cursor *row, struct kernel_sample *sample,
@@ -143,11 +107,10 @@ static int read_sample(const struct json_cursor *row, struct kernel_sample *samp
     int64_t whole = 0;
     double amount;
 
-    if (json_input_as_object(row, err) != 0 ||
-        json_input_refuse_unknown_keys(row, keys, sizeof keys / sizeof *keys, err) != 0 ||
-        read_kind(row, "kind", true, &sample->kind, err) != 0 ||
-        read_kind(row, "behind", false, &sample->behind, err) != 0 ||
-        read_type(row, &sample->type, err) != 0 ||
+    if (json_input_as_object(row, err) != 0 || refuse_unknown(row, err) != 0 ||
+        json_names_kind(row, "kind", NULL, &sample->kind, err) != 0 ||
+        json_names_find_kind(row, "behind", NULL, &sample->behind, err) < 0 ||
+        json_names_type(row, "type", &sample->type, err) != 0 ||
         json_input_find_bool(row, "normed", &sample->normed, err) < 0 ||
         json_input_find_integer(row, "cells", &cells_rule, &whole, err) < 0)
         return -1;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/json_names.h"
 #include "sim/kernel_table.h"
 #include "sim/word_list.h"
 
@@ -95,44 +96,6 @@ static bool is_other(enum task_kind kind)
            kind == TASK_EMBED || kind == TASK_KV_STORE || kind == TASK_WAIT;
 }
 
-static int read_kind(const struct json_cursor *row, bool (*accepted)(enum task_kind),
-                     enum task_kind *kind, struct error *err)
-{
-    const char *words[TASK_KIND_COUNT];
-    enum task_kind kinds[TASK_KIND_COUNT];
-    size_t count = 0, index;
-
-    for (int k = 0; k < TASK_KIND_COUNT; k++) {
-        if (!accepted((enum task_kind)k))
-            continue;
-        kinds[count] = (enum task_kind)k;
-        words[count++] = program_task_name((enum task_kind)k);
-    }
-    if (json_input_word(row, "kind", "a kind of task here", words, count, &index, err) != 0)
-        return -1;
-    *kind = kinds[index];
-    return 0;
-}
-
-static int read_type(const struct json_cursor *row, const char *key, enum tensor_type *type,
-                     struct error *err)
-{
-    const char *words[TENSOR_TYPE_LIMIT];
-    enum tensor_type types[TENSOR_TYPE_LIMIT];
-    size_t count = 0, index;
-
-    for (uint32_t id = 0; id < TENSOR_TYPE_LIMIT; id++) {
-        if (tensor_type_info(id) == NULL)
-            continue;
-        types[count] = (enum tensor_type)id;
-        words[count++] = tensor_type_info(id)->name;
-    }
-    if (json_input_word(row, key, "a tensor type", words, count, &index, err) != 0)
-        return -1;
-    *type = types[index];
-    return 0;
-}
-
 static int read_tokens(const struct json_cursor *row, uint32_t *tokens, struct error *err)
 {
     const struct json_integer_rule rule = {"a number of tokens", 1, TOKENS_MAX};
@@ -166,8 +129,8 @@ static int read_product(const struct json_cursor *row, struct kernel_table *tabl
 
     if (machine_fields_refuse_unknown(row, kernel_product_fields,
                                       MACHINE_KEYS("kind", "type", "group", "tokens"), err) != 0 ||
-        read_kind(row, is_product, &product.kind, err) != 0 ||
-        read_type(row, "type", &product.type, err) != 0 ||
+        json_names_kind(row, "kind", is_product, &product.kind, err) != 0 ||
+        json_names_type(row, "type", &product.type, err) != 0 ||
         read_tokens(row, &product.tokens, err) != 0 ||
         json_input_find_integer(row, "group", &group_rule, &group, err) < 0 ||
         read_times(row, kernel_product_fields, PRODUCT_OPTIONAL, &product, err) != 0)
@@ -202,7 +165,7 @@ static int read_attention(const struct json_cursor *row, struct kernel_table *ta
     if (machine_fields_refuse_unknown(
             row, kernel_attention_fields,
             MACHINE_KEYS("cache", "head_dim", "heads", "kv_heads", "tokens", "cells"), err) != 0 ||
-        read_type(row, "cache", &attention.cache_type, err) != 0 ||
+        json_names_type(row, "cache", &attention.cache_type, err) != 0 ||
         json_input_integer(row, "kv_heads", &head_rule, &kv_heads, err) != 0 ||
         read_tokens(row, &attention.tokens, err) != 0 ||
         json_input_integer(row, "cells", &rule, &cells, err) != 0 ||
@@ -216,19 +179,6 @@ static int read_attention(const struct json_cursor *row, struct kernel_table *ta
     return kernel_table_add_attention(table, attention, err);
 }
 
-/* Where it is given. */
-static int read_behind(const struct json_cursor *row, enum task_kind *kind, struct error *err)
-{
-    static const enum task_kind kinds[] = {TASK_EXPERTS, TASK_ALL_REDUCE};
-    const char *words[] = {program_task_name(kinds[0]), program_task_name(kinds[1])};
-    size_t index;
-    int found = json_input_find_word(row, "behind", "a kind of task here", words, 2, &index, err);
-
-    if (found == 1)
-        *kind = kinds[index];
-    return found < 0 ? -1 : 0;
-}
-
 static int read_other(const struct json_cursor *row, struct kernel_table *table, struct error *err)
 {
     const struct json_integer_rule byte_rule = {"a size in bytes", 0, bytes_max};
@@ -238,13 +188,13 @@ static int read_other(const struct json_cursor *row, struct kernel_table *table,
     if (machine_fields_refuse_unknown(
             row, kernel_other_fields,
             MACHINE_KEYS("kind", "behind", "head_dim", "normed", "tokens", "bytes"), err) != 0 ||
-        read_kind(row, is_other, &other.kind, err) != 0 ||
+        json_names_kind(row, "kind", is_other, &other.kind, err) != 0 ||
         read_tokens(row, &other.tokens, err) != 0 ||
         json_input_integer(row, "bytes", &byte_rule, &bytes, err) != 0 ||
         read_times(row, kernel_other_fields, 0, &other, err) != 0 ||
         read_head_dim(row, &other.head_dim, err) != 0 ||
         json_input_find_bool(row, "normed", &other.normed, err) < 0 ||
-        read_behind(row, &other.behind, err) != 0)
+        json_names_find_kind(row, "behind", kernel_table_tells_behind, &other.behind, err) < 0)
         return -1;
     other.bytes = (uint64_t)bytes;
     return kernel_table_add_other(table, other, err);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/json_input.h"
+#include "sim/json_names.h"
 #include "sim/json_write.h"
 #include "sim/timeline.h"
 
@@ -365,19 +365,6 @@ static int read_step(struct reader *reader, const struct json_cursor *root, stru
 
 /* ---- a task ---- */
 
-static int read_kind(const struct json_cursor *root, enum task_kind *kind, struct error *err)
-{
-    const char *words[TASK_KIND_COUNT];
-    size_t index;
-
-    for (int i = 0; i < TASK_KIND_COUNT; i++)
-        words[i] = program_task_name((enum task_kind)i);
-    if (json_input_word(root, "kind", "a kind of task", words, TASK_KIND_COUNT, &index, err) != 0)
-        return -1;
-    *kind = (enum task_kind)index;
-    return 0;
-}
-
 static int read_queues(const struct timeline *timeline, const struct json_cursor *root,
                        uint64_t *queues, struct error *err)
 {
@@ -431,7 +418,7 @@ static int read_what(struct timeline *timeline, const struct json_cursor *root,
     size_t part;
     int found;
 
-    if (read_kind(root, &task->kind, err) != 0 ||
+    if (json_names_kind(root, "kind", NULL, &task->kind, err) != 0 ||
         read_queues(timeline, root, &task->queues, err) != 0 ||
         read_device(timeline, root, "device", &task->device, err) != 0 ||
         read_device(timeline, root, "peer", &task->peer, err) != 0 ||
