@@ -18,6 +18,12 @@ void kernel_samples_add(struct kernel_samples *samples, struct kernel_sample sam
     samples->list[samples->count++] = sample;
 }
 
+/* Of a product, that are summed in fp32. */
+static uint32_t columns_of(const struct kernel_sample *sample)
+{
+    return sample->group > 0 ? sample->group : KERNEL_GROUP;
+}
+
 /* Whether each number of bytes has a row. Products are fitted over those of theirs. */
 static bool goes_by_bytes(enum task_kind kind)
 {
@@ -87,7 +93,7 @@ static int add_product_row(const struct kernel_sample *group, size_t count, doub
 {
     struct kernel_product row = {.kind = group->kind,
                                  .type = group->type,
-                                 .group = group->group > 0 ? group->group : KERNEL_GROUP,
+                                 .group = columns_of(group),
                                  .tokens = group->tokens,
                                  .ahead_bytes = group->ahead_bytes};
 
@@ -170,7 +176,7 @@ static int fit_common(const struct kernel_samples *samples,
         const struct kernel_sample *group = &samples->list[first];
 
         if (group->kind == TASK_MATMUL && group->tokens == 1 && group->type == TENSOR_TYPE_Q8_0 &&
-            (group->group == 0 || group->group == KERNEL_GROUP) && takes(group))
+            columns_of(group) == KERNEL_GROUP && takes(group))
             return add_product_row(group, group_size(samples, first), gbs, table, true, err);
     }
     return 0;

@@ -24,9 +24,11 @@
  *   memory            {context_mib, collective_mib}, per device
  *   kernels           {"NVIDIA H200": {step_us, pace_inside_us, pace_behind_us, ahead_lag_us,
  *                     attention_alone, delta_net_alone, copy_us,
- *                     products: [{kind, type, tokens, launch_us, gbs, ahead_mib, held_gbs}],
- *                     attention: [{cache, head_dim 128, kv_heads, tokens, cells, us}],
- *                     other: [{kind, tokens, launch_us, gbs}], sums: [{devices, bytes, us}]}}:
+ *                     products: [{kind, type, group 256, tokens, launch_us, gbs, ahead_mib,
+ *                     held_gbs}],
+ *                     attention: [{cache, head_dim 128, heads 32, kv_heads, tokens, cells, us}],
+ *                     other: [{kind, behind, head_dim, normed, tokens, bytes, us}],
+ *                     sums: [{devices, bytes, us}]}}:
  *                     what was measured of our own runtime's kernels on a GPU, by the name that
  *                     devices have in gpu; kinds are those of tasks, docs/time-model.md, "Kernel
  *                     tables"

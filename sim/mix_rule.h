@@ -60,7 +60,8 @@ const char *mix_name(enum mix mix);
 /** The type of every tensor that no rule names. */
 enum tensor_type mix_default_type(enum mix mix);
 
-/** Finds a mix by name, or by an alias of llama-quantize ("Q4_K" is Q4_K_M), case ignored. @return a value of enum mix, or -1 */
+/** Finds a mix by name, or by an alias of llama-quantize ("Q4_K" is Q4_K_M), case ignored.
+ * @return a value of enum mix, or -1 */
 int mix_find(const char *name);
 
 /** A tensor as the rule sees it. */

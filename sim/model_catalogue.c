@@ -102,14 +102,15 @@ static const char *find_quant(const struct catalogue_entry *entry, const char *q
                               struct error *err)
 {
     const struct model_card *card = &entry->card;
+    int mix = quant ? mix_find(quant) : -1;
     char known[320], closest[64];
 
     for (size_t i = 0; quant && i < card->quant_count; i++)
         if (strcasecmp(card->quants[i], quant) == 0)
             return card->quants[i];
-    if (quant && mix_find(quant) >= 0 &&
-        strcasecmp(mix_name((enum mix)mix_find(quant)), quant) != 0)
-        return find_quant(entry, mix_name((enum mix)mix_find(quant)), err);
+    for (size_t i = 0; mix >= 0 && i < card->quant_count; i++)
+        if (strcasecmp(card->quants[i], mix_name((enum mix)mix)) == 0)
+            return card->quants[i];
     known_mixes(entry, known, sizeof known);
     if (quant)
         error_set(err, ERROR_USAGE, "%s has no mix \"%.24s\"%s known are %s", card->name, quant,
