@@ -355,29 +355,16 @@ static void close_tasks(struct cuda_trace *trace)
     }
 }
 
-/* Tasks of one launch follow each other, each for its part of the bytes. */
-static void share_launches(struct cuda_trace *trace)
+static void share_launches(const struct cuda_trace *trace, struct timeline_step *step)
 {
-    const struct program *program = trace->program;
-    size_t count = program->task_count;
+    size_t end;
 
-    for (size_t i = 0; i < count; i++) {
-        struct stamp *stamp = &trace->stamps[i];
-        double bytes = program->tasks[i].bytes, begin_s = stamp->begin_s, whole_s;
-        size_t end = i + 1;
+    for (size_t i = 0; i < step->task_count; i = end) {
+        bool begins = trace->stamps[i].stream != nullptr && !trace->stamps[i].joins;
 
-        if (stamp->stream == nullptr || stamp->joins)
-            continue;
-        for (; end < count && trace->stamps[end].joins; end++)
-            bytes += program->tasks[end].bytes;
-        if (end == i + 1)
-            continue;
-        whole_s = trace->stamps[end - 1].end_s - begin_s;
-        for (size_t j = i; j < end; j++) {
-            trace->stamps[j].begin_s = begin_s;
-            begin_s += bytes > 0 ? whole_s * program->tasks[j].bytes / bytes : 0;
-            trace->stamps[j].end_s = begin_s;
-        }
+        for (end = i + 1; begins && end < step->task_count && trace->stamps[end].joins;)
+            end++;
+        timeline_share_launch(&step->tasks[i], end - i);
     }
 }
 
@@ -389,11 +376,11 @@ int cuda_trace_end(struct cuda_trace *trace, struct error *err)
         if (read_times(trace, g, err) != 0)
             return -1;
     close_tasks(trace);
-    share_launches(trace);
     for (size_t i = 0; i < step->task_count; i++) {
         step->tasks[i].start_s = trace->stamps[i].begin_s - trace->base_s;
         step->tasks[i].end_s = trace->stamps[i].end_s - trace->base_s;
     }
+    share_launches(trace, step);
     if (trace->file != nullptr)
         timeline_write_step(trace->timeline, 0, trace->file);
     if (trace->watch != nullptr)

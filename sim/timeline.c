@@ -130,6 +130,19 @@ struct timeline_step *timeline_add_step(struct timeline *timeline, const struct 
     return &timeline->steps[timeline->step_count++];
 }
 
+void timeline_share_launch(struct timeline_task *tasks, size_t count)
+{
+    double begin_s = tasks[0].start_s, whole_s = tasks[count - 1].end_s - begin_s, bytes = 0;
+
+    for (size_t i = 0; i < count; i++)
+        bytes += tasks[i].bytes;
+    for (size_t i = 0; i < count && count > 1 && bytes > 0; i++) {
+        tasks[i].start_s = begin_s;
+        begin_s += whole_s * tasks[i].bytes / bytes;
+        tasks[i].end_s = begin_s;
+    }
+}
+
 int timeline_keep_step(struct timeline *timeline, size_t number, struct error *err)
 {
     struct timeline_step kept;

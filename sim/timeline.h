@@ -104,6 +104,11 @@ void timeline_set_placement(struct timeline *timeline, const struct placement *p
 struct timeline_step *timeline_add_step(struct timeline *timeline, const struct program *program,
                                         struct program_cells cells, struct error *err);
 
+/** Tasks that are one launch, between whose ends no clock sees: from the first one's start to the
+ * last one's end they follow each other, each for its part of the bytes. Without bytes they stay.
+ */
+void timeline_share_launch(struct timeline_task *tasks, size_t count);
+
 /** Forgets all steps and rates. */
 void timeline_clear(struct timeline *timeline);
 

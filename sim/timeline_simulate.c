@@ -194,26 +194,17 @@ static const struct program *program_of(const struct recorder *recorder,
     return recorder->programs[i]->program;
 }
 
-/* Products that are one launch follow each other, each for its part of the bytes, as in a recorded
- * timeline: they end together, and no clock sees between them. */
+/* Products that are one launch end together. */
 static void share_launches(const struct program *program, struct timeline_step *step)
 {
     size_t end;
 
     for (size_t i = 0; i < step->task_count; i = end) {
-        double bytes = step->tasks[i].bytes, begin_s = step->tasks[i].start_s, whole_s;
-
         for (end = i + 1; end < step->task_count && program->tasks[end].kind == TASK_MATMUL &&
                           program->tasks[end].kernels == 0 &&
-                          step->tasks[end].queues == step->tasks[i].queues;
-             end++)
-            bytes += step->tasks[end].bytes;
-        whole_s = step->tasks[end - 1].end_s - begin_s;
-        for (size_t j = i; j < end && end > i + 1 && bytes > 0; j++) {
-            step->tasks[j].start_s = begin_s;
-            begin_s += whole_s * step->tasks[j].bytes / bytes;
-            step->tasks[j].end_s = begin_s;
-        }
+                          step->tasks[end].queues == step->tasks[i].queues;)
+            end++;
+        timeline_share_launch(&step->tasks[i], end - i);
     }
 }
 

@@ -233,6 +233,25 @@ END_TEST
 /* ---- simulations ---- */
 
 /* GB/s over time is bytes: what is drawn is what was sent. */
+START_TEST(products_of_one_launch_take_their_part_of_its_time)
+{
+    struct timeline_task tasks[] = {{.bytes = 10, .start_s = 1, .end_s = 5},
+                                    {.bytes = 30, .start_s = 1, .end_s = 5}};
+    struct timeline_task empty[] = {{.start_s = 1, .end_s = 5}, {.start_s = 2, .end_s = 5}};
+
+    timeline_share_launch(tasks, 1);
+    ck_assert_double_eq(tasks[0].end_s, 5);
+    timeline_share_launch(tasks, 2);
+    ck_assert_double_eq(tasks[0].start_s, 1);
+    ck_assert_double_eq(tasks[0].end_s, 2);
+    ck_assert_double_eq(tasks[1].start_s, 2);
+    ck_assert_double_eq(tasks[1].end_s, 5);
+    timeline_share_launch(empty, 2);
+    ck_assert_double_eq(empty[0].end_s, 5);
+    ck_assert_double_eq(empty[1].start_s, 2);
+}
+END_TEST
+
 START_TEST(rates_of_links_add_up_to_the_bytes_that_cross_them)
 {
     struct setting setting = open_setting("rtx4070-gen4x16", "-nkvo -kvcp");
@@ -328,6 +347,7 @@ int main(void)
                         (int)(sizeof refusals / sizeof *refusals));
     tcase_add_test(files, a_file_that_is_not_there_is_named);
     tcase_add_test(files, a_step_can_be_kept_and_shifts_dropped);
+    tcase_add_test(simulated, products_of_one_launch_take_their_part_of_its_time);
     tcase_add_test(simulated, rates_of_links_add_up_to_the_bytes_that_cross_them);
     tcase_add_test(simulated, steps_like_recorded_ones_have_their_programs_and_windows);
     tcase_add_test(simulated, the_hosts_own_work_lasts_as_long_as_its_issue);
