@@ -162,17 +162,27 @@ bool cuda_graphs_cut_at(const struct cuda_graphs *graphs, size_t task)
 
 /* ---- what a launch depends on ---- */
 
+/* Whether an operation copies as many cells as are used; kernels read for themselves how many. */
+static bool copies_windows(const struct program *program, uint32_t op_first, uint32_t op_end)
+{
+    for (uint32_t i = op_first; i < op_end; i++)
+        if (program->ops[i].kind == OP_COPY && layout_is_cache(program->ops[i].a.value))
+            return true;
+    return false;
+}
+
 static uint64_t hash_of(struct cuda_executor *executor, size_t first, size_t end)
 {
     const struct program *program = executor->program;
     const struct program_task *last = &program->tasks[end - 1];
     uint32_t op_first = program->tasks[first].op_first;
+    const bool windows = copies_windows(program, op_first, last->op_first + last->op_count);
     uint64_t facts[] = {first,
                         end,
                         program->tokens,
                         program->outputs,
-                        executor->step.used[0],
-                        executor->step.used[1],
+                        windows ? executor->step.used[0] : 0,
+                        windows ? executor->step.used[1] : 0,
                         cuda_allocations(),
                         memory_growths(interpreter_memory(executor->host)),
                         cuda_attend_chunks_of(executor, false),

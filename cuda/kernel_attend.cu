@@ -724,6 +724,8 @@ static uint32_t shared_bytes(const struct attend_part *p, struct chunk_cut *cut)
     cut->k_bytes = multiple_of_16(cut->rows * p->k.stride);
     cut->k_bytes = cut->k_bytes > v_room ? cut->k_bytes : v_room;
     cut->later = cut->k_bytes / p->v.stride;
+    if (cut->later > 4) /* weights are read by fours */
+        cut->later -= cut->later % 4;
     cut->v_bytes = multiple_of_16(cut->early * p->v.stride);
     /* Reading the last word of a row may touch the one behind. */
     return cut->heads * (cut->query + WEIGHTS) * 4 + cut->k_bytes + cut->v_bytes + 16;
@@ -753,7 +755,7 @@ static struct chunk_cut cut_of(const struct attend_part *p, uint32_t limit, uint
     cut.early = EARLY;
     while ((*bytes = shared_bytes(p, &cut)) > limit && cut.rows > 1) {
         cut.rows /= 2;
-        cut.early = cut.early > 1 && cut.early > cut.rows / 2 ? cut.early / 2 : cut.early;
+        cut.early = cut.early > 4 && cut.early > cut.rows / 2 ? cut.early / 2 : cut.early;
     }
     return cut;
 }

@@ -215,7 +215,9 @@ MATMUL_FAST_FN uint32_t matmul_fast_tile_bytes(enum tensor_type type)
  *   sums   (4 blocks, 8) f32, of the block's q
  *
  * Of up to 8 tokens: (windows) of scales, sums, q together, so that one copy has what a window
- * needs. Else all q (windows, atoms), then all scales, then all sums. */
+ * needs. Else all q (windows, atoms), then all scales, then all sums, where two atoms have theirs
+ * together as (4 blocks, 4, 2 atoms, 2): what a thread with two neighbouring tokens of each atom
+ * reads at once. */
 #define MATMUL_FAST_ATOM 1024       /* bytes of q */
 #define MATMUL_FAST_ATOM_SCALES 128 /* bytes of scales, and of sums */
 #define MATMUL_FAST_RECORD (2 * MATMUL_FAST_ATOM_SCALES + MATMUL_FAST_ATOM)
@@ -223,6 +225,14 @@ MATMUL_FAST_FN uint32_t matmul_fast_tile_bytes(enum tensor_type type)
 MATMUL_FAST_FN uint32_t matmul_fast_padded_tokens(uint32_t tokens)
 {
     return tokens <= 8 ? 8 : tokens <= 16 ? 16 : tokens <= 32 ? 32 : (tokens + 63) / 64 * 64;
+}
+
+/** Of the scales, and of the sums, of more than 8 tokens: where one lies, in floats. */
+MATMUL_FAST_FN uint64_t matmul_fast_scale_at(uint32_t window, uint32_t atoms, uint32_t token,
+                                             uint32_t b)
+{
+    return ((uint64_t)window * atoms + token / 16 * 2) * (MATMUL_FAST_ATOM_SCALES / 4) + b * 16 +
+           token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
 }
 
 /* ---- what the kernels share ---- */

@@ -429,11 +429,13 @@ template <int COUNT> static __device__ __forceinline__ void wgmma_wait(int32_t (
 }
 
 /* Loads that stay where they are written, between waits and wgmma. */
-static __device__ __forceinline__ float2 load_float2(uint32_t address)
+static __device__ __forceinline__ float4 load_float4(uint32_t address)
 {
-    float2 out;
+    float4 out;
 
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(out.x), "=f"(out.y) : "r"(address));
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(out.x), "=f"(out.y), "=f"(out.z), "=f"(out.w)
+                 : "r"(address));
     return out;
 }
 
@@ -535,6 +537,15 @@ static __device__ void unpack(const struct prefill &prefill, uint8_t *ring, uint
         }
 }
 
+/* A thread's scale or sum that output `o` takes, of (pairs of atoms). */
+static __device__ __forceinline__ float of_output(const float4 *pairs, int o)
+{
+    const float4 &four = pairs[o / 8];
+    const float2 two = o / 4 % 2 == 0 ? make_float2(four.x, four.y) : make_float2(four.z, four.w);
+
+    return o % 2 == 0 ? two.x : two.y;
+}
+
 /* One warpgroup's part: while it waits for a block from the tensor cores, the other one scales. A
  * second buffer for a block ahead would take registers and gain nothing. No wgmma is in flight
  * where a loop goes back. Stages are released by groups, for each release waits for all loads. */
@@ -544,7 +555,7 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
                                                volatile uint32_t *last)
 {
     using stage = stage<TYPE, TOKENS>;
-    constexpr int BLOCKS = 4 * WINDOWS, ATOMS = TOKENS / 8; /* of a group, of a tile */
+    constexpr int BLOCKS = 4 * WINDOWS, PAIRS = TOKENS / 16; /* of a group; atoms of a tile */
     constexpr bool TWO_DOTS = TYPE == TENSOR_TYPE_Q6_K;
     const uint32_t thread = threadIdx.x, lane = thread % 32;
     const uint32_t warpgroup = __shfl_sync(0xffffffff, thread / 128, 0);
@@ -553,7 +564,7 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
     const uint64_t q = descriptor(ring + stage::Q);
     const uint32_t row_scales =
         ring + stage::PACKED + warpgroup * stage::PACKED_STRIDE + stage::SCALES;
-    const uint32_t token_scales = ring + stage::FACTORS + lane % 4 * 8;
+    const uint32_t token_scales = ring + stage::FACTORS + lane % 4 * 16;
     struct walk walk = walk_begin(prefill);
     struct piece piece;
     uint32_t s = 0, phase = 0;
@@ -572,7 +583,7 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++) {
                 int32_t dot[TOKENS / 2], second[TWO_DOTS ? TOKENS / 2 : 1];
-                float2 scales[ATOMS], sums[ATOMS];
+                float4 scales[PAIRS], sums[PAIRS];
 
                 if (b % 4 == 0) {
                     if (b > 0 && ++s == prefill.stages) {
@@ -593,13 +604,13 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
                                   q + (at / 16 + b % 4 * 2));
                 wgmma_commit();
 #pragma unroll
-                for (int j = 0; j < ATOMS; j++)
-                    scales[j] = load_float2(token_scales + at + j * 128 + b % 4 * 32);
+                for (int j = 0; j < PAIRS; j++)
+                    scales[j] = load_float4(token_scales + at + j * 256 + b % 4 * 64);
                 if (has_min(TYPE))
 #pragma unroll
-                    for (int j = 0; j < ATOMS; j++)
-                        sums[j] = load_float2(token_scales + (stage::SUMS - stage::FACTORS) + at +
-                                              j * 128 + b % 4 * 32);
+                    for (int j = 0; j < PAIRS; j++)
+                        sums[j] = load_float4(token_scales + (stage::SUMS - stage::FACTORS) + at +
+                                              j * 256 + b % 4 * 64);
 
                 const struct factors factors = factors_of<TYPE>(rows, b % 4);
 
@@ -618,11 +629,11 @@ static __device__ __forceinline__ void consume(const struct prefill &prefill, ui
 #pragma unroll
                 for (int o = 0; o < TOKENS / 2; o++) {
                     const int i = o / 2 % 2;
-                    const float a = o % 2 == 0 ? scales[o / 4].x : scales[o / 4].y;
+                    const float a = of_output(scales, o);
                     float sum = 0.0f;
 
                     if (has_min(TYPE))
-                        sum = o % 2 == 0 ? sums[o / 4].x : sums[o / 4].y;
+                        sum = of_output(sums, o);
                     if (b == 0) {
                         convert(out, o); /* of the group before */
                         out.acc[o] = 0.0f;
@@ -798,9 +809,9 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS, 2)
                                   q + b_row * 128 + ((2 * b + lane / 8 % 2) ^ (b_row & 7)) * 16);
 #pragma unroll
                     for (int n = 0; n < 2; n++) {
-                        const int at = (j + n) * 32 + b * 8;
-                        const float2 scale = *(const float2 *)(factors_shared + at + lane % 4 * 2);
-                        const float2 sum = *(const float2 *)(sums_shared + at + lane % 4 * 2);
+                        const uint32_t at = j / 2 * 64 + b * 16 + lane % 4 * 4 + n * 2;
+                        const float2 scale = *(const float2 *)(factors_shared + at);
+                        const float2 sum = *(const float2 *)(sums_shared + at);
                         int32_t first[4], second[4] = {0, 0, 0, 0};
 
                         if (TYPE == TENSOR_TYPE_Q6_K) {

@@ -545,7 +545,8 @@ static int probe_copies(struct probing *p, struct kernel_table *table, struct er
         few_s = fmin(few_s, few);
         more_s = fmin(more_s, more);
     }
-    bytes = plan_pad_cells(DEPTH + 1) * (double)tensor_type_row_bytes(timed.plan.type_k, 8 * 128);
+    bytes =
+        (DEPTH + PROGRAM_WINDOW_UNIT) * (double)tensor_type_row_bytes(timed.plan.type_k, 8 * 128);
     table->copy_s = fmax(0, (more_s - few_s) / (2 * (MORE - FEW)) - bytes / (link->down_gbs * 1e9));
     return 0;
 }

@@ -227,9 +227,8 @@ static int set_tokens(struct session *session, const struct session_token *token
 
 static uint32_t window_of(const struct session *session, int kind)
 {
-    uint32_t padded = plan_pad_cells(cells_used(session->cells[kind]));
-
-    return padded < session->room.cells[kind] ? padded : session->room.cells[kind];
+    return program_window_cells(session->placement, session->room.cells[kind],
+                                cells_used(session->cells[kind]));
 }
 
 /* Adds rows that the host has to those of the decode; `last`: no more will come. */

@@ -80,22 +80,24 @@ uint32_t program_sliding_cache_cells(const struct placement *placement, uint32_t
     return plan_pad_cells(cells < placement->n_ctx ? cells : placement->n_ctx);
 }
 
-static uint32_t used_window(uint32_t cells, uint32_t used)
+uint32_t program_window_cells(const struct placement *placement, uint32_t cells, uint32_t used)
 {
-    uint32_t padded = used > 256 ? plan_pad_cells(used) : 256;
+    uint32_t unit = placement->plan.schedule == PLAN_SCHEDULE_LOPSIDE ? PROGRAM_WINDOW_UNIT : 256;
+    uint32_t padded = used > unit ? (used + unit - 1) / unit * unit : unit;
 
     return padded < cells ? padded : cells;
 }
 
 struct program_cells program_cells_at(const struct placement *placement, uint32_t used)
 {
-    struct program_cells cells = {.base = used_window(placement->n_ctx, used)};
+    struct program_cells cells = {.base = program_window_cells(placement, placement->n_ctx, used)};
 
     for (uint32_t layer = 0; layer < placement->model->n_layer; layer++) {
         uint32_t window = placement->model->layers[layer].window;
 
         if (window > 0) {
-            cells.sliding = used_window(program_sliding_cache_cells(placement, window), used);
+            cells.sliding = program_window_cells(
+                placement, program_sliding_cache_cells(placement, window), used);
             break;
         }
     }

@@ -141,7 +141,7 @@ struct program_task {
     /* ATTENTION and DELTA_NET */
     uint32_t heads, kv_heads, head_dim;
     uint32_t heads_all; /* ATTENTION: query heads of all devices */
-    bool normed; /* ROPE: heads go through norms, too */
+    bool normed;        /* ROPE: heads go through norms, too */
     uint32_t sequences;
     uint32_t streams; /* of an attention: windows, each of as many cells; 0 means 1 */
     enum tensor_type cache_type;
@@ -188,7 +188,14 @@ struct program *program_lower(const struct placement *placement, struct program_
 struct program *program_lower_shift(const struct placement *placement, struct error *err);
 void program_free(struct program *program);
 
-/** Cells that a window covers: the padded number of used cells. */
+/**
+ * Cells that a window covers, of a cache of `cells` of which `used` are: a multiple of 256 in
+ * llama.cpp's schedules (llama-kv-cache.cpp, get_n_kv()), of 64 in our own, whose kernels read no
+ * cell that is not used: there it is what is delivered.
+ */
+enum { PROGRAM_WINDOW_UNIT = 64 }; /* of our own */
+uint32_t program_window_cells(const struct placement *placement, uint32_t cells, uint32_t used);
+
 struct program_cells {
     uint32_t base, sliding;
 };

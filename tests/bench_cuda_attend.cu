@@ -184,7 +184,8 @@ static void check_quantised(const struct step &step, const struct activations &t
             const uint32_t window = column / 128, b = column / 32 % 4, t = token % 8;
             const uint64_t atom = (uint64_t)window * to.atoms + token / 8;
             const uint8_t *q = got.data() + atom * MATMUL_FAST_ATOM;
-            const float *scales = all_scales + atom * 32, *sums = all_sums + atom * 32;
+            const float *scales = all_scales, *sums = all_sums;
+            uint64_t at = matmul_fast_scale_at(window, to.atoms, token, b);
             int8_t want[ARITH_BLOCK];
             float scale;
             int32_t sum;
@@ -194,12 +195,13 @@ static void check_quantised(const struct step &step, const struct activations &t
                 scales = (const float *)(got.data() + (uint64_t)window * MATMUL_FAST_RECORD);
                 sums = scales + 32;
                 q = (const uint8_t *)(scales + 64);
+                at = b * 8 + t;
             }
             arith_quantise_block(expected.data() + (uint64_t)token * columns + column, want, &scale,
                                  &sum);
             scale *= 0x1p30f;
-            same = arith_bits(arith_canonical(scale)) == arith_bits(scales[b * 8 + t]) &&
-                   (float)sum == sums[b * 8 + t];
+            same = arith_bits(arith_canonical(scale)) == arith_bits(scales[at]) &&
+                   (float)sum == sums[at];
             for (uint32_t i = 0; i < ARITH_BLOCK; i++)
                 same =
                     same && (uint8_t)want[i] == q[t * 128 + ((2 * b + i / 16) ^ t) * 16 + i % 16];
