@@ -198,9 +198,12 @@ static void pack(const struct packing *p, const char *from, char *to)
 
 /* ---- bringing ---- */
 
-/* Kept parts are there when this returns: a copy from pageable memory may end after its call. */
+/* The part is there when this returns: a copy from pageable memory may end after its call. Parts
+ * that are staged wait as well. Else a kernel that may overlap the one before, which lies before the
+ * copy, has read what that one had not yet written: two of three steps were wrong while eight
+ * processes shared a GPU, none with this. */
 static int copy_up(const struct cuda_weights *weights, struct part *part, const void *from,
-                   size_t bytes, bool wait, struct error *err)
+                   size_t bytes, struct error *err)
 {
     cudaStream_t stream = part->device < 0 ? nullptr : weights->staged[part->device].stream;
 
@@ -208,9 +211,7 @@ static int copy_up(const struct cuda_weights *weights, struct part *part, const 
             cudaMemcpyAsync((void *)part->weight.data, from, bytes, cudaMemcpyHostToDevice, stream),
             "cudaMemcpyAsync", err) != 0)
         return -1;
-    return wait || part->device < 0
-               ? cuda_check(cudaStreamSynchronize(stream), "copying weights", err)
-               : 0;
+    return cuda_check(cudaStreamSynchronize(stream), "copying weights", err);
 }
 
 static size_t packed_bytes(const struct packing *p)
@@ -239,12 +240,12 @@ static int bring(const struct cuda_weights *weights, struct part *part,
     if (from == nullptr)
         return -1;
     if (is_together(packing, &first))
-        return copy_up(weights, part, from + first, bytes, false, err);
+        return copy_up(weights, part, from + first, bytes, err);
     packed = (char *)malloc(bytes + 1);
     if (packed == nullptr)
         return error_set(err, ERROR_MEMORY, "no memory to pack %zu bytes of weights", bytes);
     pack(packing, from, packed);
-    status = copy_up(weights, part, packed, bytes, true, err);
+    status = copy_up(weights, part, packed, bytes, err);
     free(packed);
     return status;
 }
