@@ -122,7 +122,7 @@ bool placement_has_state_on_host(const struct placement *placement, uint32_t lay
 /** Whether the host reads logits of device `d`: of a head that devices have whole, of the first. */
 bool placement_gives_logits(const struct placement *placement, uint32_t d);
 
-/** Cells padded to the 256 that caches and windows come in. */
+/** Cells padded to the 256 that caches come in. */
 uint32_t plan_pad_cells(uint64_t cells);
 
 /** Cache rows of block `layer` on device `d`: values of K and of V a cell. */

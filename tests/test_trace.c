@@ -435,7 +435,7 @@ START_TEST(the_shipped_traces_are_read_whole)
     }
     ck_assert_uint_eq(seed_rows, 389);
     ck_assert_uint_eq(scoreboard_rows, 26);
-    ck_assert_uint_eq(own_rows, 230);
+    ck_assert_uint_eq(own_rows, 245);
     trace_files_close(&files);
 }
 END_TEST
