@@ -564,25 +564,61 @@ static int sample_part(struct probing *p, struct plan plan, struct error *err)
     return status;
 }
 
-/* What a tensor split over all GPUs has of its own: sums, norms behind them, attention of a part of
- * the heads. Widths of 4096 and 5120: what a sum through the host takes jumps at sizes in between.
- */
-static int probe_split(struct probing *p, struct kernel_table *table, struct error *err)
+/* Steps of a tensor split over the devices of `p->machine`. */
+static int sample_split(struct probing *p, struct error *err)
 {
     static const char *const models[] = {"qwen3-8b:Q8_0", "qwen3-32b:Q8_0"};
     struct plan plan = plan_default();
     int status = 0;
 
     plan.split = PLAN_SPLIT_TENSOR;
-    p->options.gpu_count = 0;
     for (size_t m = 0; m < sizeof models / sizeof *models && status == 0; m++) {
         status = open_model(p, models[m], 4, plan, CONTEXT, err);
         for (size_t i = 0; i < TOKEN_COUNTS && status == 0; i++)
             status = sample_step(p, 0, token_counts[i], err);
         close_model(p);
     }
+    return status == 0 ? sample_part(p, plan, err) : -1;
+}
+
+/* The machine with its first `count` devices; for machine_free(), or NULL with `err` set. */
+static struct machine *first_devices(const struct machine *machine, uint32_t count,
+                                     struct error *err)
+{
+    char *text = machine_to_json(machine, err);
+    struct machine *first =
+        text != NULL ? machine_parse(text, strlen(text), machine->name, NULL, err) : NULL;
+    uint32_t order[MACHINE_DEVICES_MAX];
+
+    free(text);
+    for (uint32_t d = 0; d < count; d++)
+        order[d] = d;
+    if (first != NULL && machine_keep_devices(first, order, count, err) != 0) {
+        machine_free(first);
+        return NULL;
+    }
+    return first;
+}
+
+/* What a tensor split has of its own: sums, norms behind them, attention of a part of the heads. Of
+ * the first two GPUs, twice as many, and so on to all. Widths of 4096 and 5120: what a sum through
+ * the host takes jumps at sizes in between. */
+static int probe_split(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    const struct machine *all = p->machine;
+    int status = 0;
+
+    p->options.gpu_count = 0;
+    for (uint32_t count = 2; count < all->device_count && status == 0; count *= 2) {
+        struct machine *first = first_devices(all, count, err);
+
+        p->machine = first;
+        status = first != NULL ? sample_split(p, err) : -1;
+        machine_free(first);
+    }
+    p->machine = all;
     if (status == 0)
-        status = sample_part(p, plan, err);
+        status = sample_split(p, err);
     return status == 0 ? make_rows(p, is_of_split, table, err) : -1;
 }
 
