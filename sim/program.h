@@ -188,14 +188,16 @@ struct program *program_lower(const struct placement *placement, struct program_
 struct program *program_lower_shift(const struct placement *placement, struct error *err);
 void program_free(struct program *program);
 
+enum { PROGRAM_WINDOW_UNIT = 64 }; /* cells, in our own schedule */
+
 /**
  * Cells that a window covers, of a cache of `cells` of which `used` are: a multiple of 256 in
  * llama.cpp's schedules (llama-kv-cache.cpp, get_n_kv()), of 64 in our own, whose kernels read no
  * cell that is not used: there it is what is delivered.
  */
-enum { PROGRAM_WINDOW_UNIT = 64 }; /* of our own */
 uint32_t program_window_cells(const struct placement *placement, uint32_t cells, uint32_t used);
 
+/* Of windows over caches of all tokens, and over those of sliding windows. */
 struct program_cells {
     uint32_t base, sliding;
 };
