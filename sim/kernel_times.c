@@ -438,6 +438,13 @@ double kernel_table_s(const struct kernel_table *table, const struct program_tas
     return time_s;
 }
 
+double kernel_table_read_ahead(const struct program_task *task, double cells)
+{
+    return task->kind == TASK_ATTENTION && sequence_tokens(task) <= KERNEL_READS_AHEAD
+               ? cells * task->bytes_per_cell
+               : 0;
+}
+
 double kernel_table_plain_s(const struct kernel_table *table, const struct program_task *task,
                             double bytes)
 {

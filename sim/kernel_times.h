@@ -37,6 +37,12 @@ double kernel_product_s(const struct kernel_table *table, const struct kernel_pr
 double kernel_table_s(const struct kernel_table *table, const struct program_task *task,
                       double cells, struct kernel_gap *gap);
 
+/* Attention of so many tokens of a sequence reads of its window while kernels before it run. */
+enum { KERNEL_READS_AHEAD = 8 };
+
+/** Bytes of the window that such an attention has; 0 for other tasks. */
+double kernel_table_read_ahead(const struct program_task *task, double cells);
+
 /** Seconds of a task that is no kernel; below 0 where the table has no row of its kind. */
 double kernel_table_plain_s(const struct kernel_table *table, const struct program_task *task,
                             double bytes);

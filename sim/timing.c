@@ -278,7 +278,8 @@ static double issue_s(const struct timing *timing, const struct program_task *ta
 }
 
 /* A device that is slowed on purpose starts no kernel before another has ended, and has a kernel
- * before and one behind each task; no product shares its launch there. */
+ * before and one behind each task; no product shares its launch there, and no window is read while
+ * other kernels run. */
 static double slowed_s(const struct kernel_table *table, const struct machine_device *device,
                        const struct program_task *task, double cells)
 {
@@ -289,6 +290,7 @@ static double slowed_s(const struct kernel_table *table, const struct machine_de
     time_s = kernel_table_s(table, &alone, cells, NULL);
     if (time_s < 0)
         return -1;
+    time_s += kernel_table_read_ahead(task, cells) / (device->memory_gbs * 1e9);
     return (time_s + table->pace_inside_s) * device->slowdown + table->pace_behind_s;
 }
 

@@ -205,6 +205,30 @@ START_TEST(a_slowed_device_is_held_up_behind_each_kernel)
 }
 END_TEST
 
+/* Over 3008 cells, of which it reads none ahead: they come as fast as memory is read. */
+START_TEST(attention_of_a_slowed_device_reads_its_window_then)
+{
+    double work_s[2], window_s = 0;
+
+    for (int slowed = 0; slowed < 2; slowed++) {
+        struct machine *machine = open_profile();
+        struct setting s;
+
+        machine->devices[1].slowdown = slowed ? 2 : 1;
+        s = open_setting(machine, PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q8_0");
+        timed_program_set_cells(s.timing, s.timed, program_cells_at(s.placement, 3000));
+        work_s[slowed] = last_of(&s, TASK_ATTENTION, 1)->work_s;
+        for (size_t i = 0; i < s.timed->program->task_count; i++)
+            if (s.timed->program->tasks[i].kind == TASK_ATTENTION)
+                window_s = 3008 * s.timed->program->tasks[i].bytes_per_cell /
+                           (machine->devices[1].memory_gbs * 1e9);
+        close_setting(s);
+    }
+    ck_assert_double_gt(window_s, 1e-6);
+    ck_assert_double_eq_tol(work_s[1], 2 * (work_s[0] + window_s), 1e-12);
+}
+END_TEST
+
 /* Embeddings and stored rows go by the step's tokens. */
 START_TEST(the_hosts_own_work_has_its_rows)
 {
@@ -330,6 +354,7 @@ int main(void)
     tcase_add_test(use, windows_that_grow_are_timed_anew_by_the_tables);
     tcase_add_test(use, a_step_has_what_products_load_ahead);
     tcase_add_test(use, a_slowed_device_is_held_up_behind_each_kernel);
+    tcase_add_test(use, attention_of_a_slowed_device_reads_its_window_then);
     tcase_add_test(use, the_hosts_own_work_has_its_rows);
     tcase_add_test(use, windows_and_waits_take_what_was_measured_of_them);
     tcase_add_test(use, types_that_were_not_measured_are_timed_as_before);

@@ -50,7 +50,7 @@ END_TEST
 START_TEST(of_two_plans_the_faster_one_is_predicted_to_be_it)
 {
     ck_assert_uint_ge(validation->order.pairs, 300);
-    ck_assert_uint_le(validation->order.wrong, 1); /* of slowed devices, docs/validation.md */
+    ck_assert_uint_eq(validation->order.wrong, 0);
 }
 END_TEST
 
