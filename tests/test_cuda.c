@@ -7,6 +7,7 @@
  * LOPSIDE_CUDA_STEP      from one plan of the grid to the next (default 355)
  * LOPSIDE_CUDA_PROMPT    tokens of the prompt (default 66)
  * LOPSIDE_CUDA_SLOTS     slots (default: 1 and 2 in turn)
+ * LOPSIDE_CUDA_SHIFT      1: the context is shifted half-way, 0: not (default: in some rows)
  * LOPSIDE_CUDA_GPUS      GPUs that plans are laid on (default: all)
  * LOPSIDE_CUDA_REDUCE    how sums go over GPUs (default auto; cuda_reduction_find())
  * LOPSIDE_CUDA_LOCKSTEP  1 or all: every operation is compared (cuda_executor.h) */
@@ -142,6 +143,7 @@ static int run_model(const char *model, const char *weights, struct cuda_options
 {
     const char *caches = word_of("LOPSIDE_CUDA_CACHES", "f16,q8_0,q4_0");
     long slots = number_of("LOPSIDE_CUDA_SLOTS", 0), prompt = number_of("LOPSIDE_CUDA_PROMPT", 66);
+    long shift = number_of("LOPSIDE_CUDA_SHIFT", -1);
     char spec[96], word[16];
     struct source source;
     uint32_t turn = 0, lengths[SLOTS_MAX] = {(uint32_t)prompt, (uint32_t)prompt / 2 + 1};
@@ -154,7 +156,7 @@ static int run_model(const char *model, const char *weights, struct cuda_options
                           .weights = weights,
                           .cache = (enum tensor_type)tensor_type_find(word),
                           .slots = slots > 0 ? (uint32_t)slots : 1 + turn % 2,
-                          .shift = turn % 3 == 1};
+                          .shift = shift < 0 ? turn % 3 == 1 : shift > 0};
         struct verify_job job = {.source = &source,
                                  .type_k = row.cache,
                                  .type_v = row.cache,
