@@ -8,6 +8,7 @@
 
 #include "cli/metric_words.h"
 #include "cli/row_columns.h"
+#include "sim/values.h"
 
 enum { LINE_WIDTH = 110, REASON_LENGTH = 160 };
 
@@ -443,17 +444,10 @@ static void add_row(struct summary *summary, const struct validate_row *row)
     }
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void print_summary(const char *name, struct summary *s)
 {
     printf("| %s | ", name);
-    qsort(s->errors, s->speeds, sizeof *s->errors, compare);
+    values_sort(s->errors, s->speeds);
     if (s->speeds > 0)
         printf("%zu | %.1f | %.1f | %.1f", s->speeds, validate_percentile(s->errors, s->speeds, 50),
                validate_percentile(s->errors, s->speeds, 95), s->errors[s->speeds - 1]);

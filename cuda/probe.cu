@@ -11,6 +11,7 @@
 
 extern "C" {
 #include "ref/host_probe.h"
+#include "sim/values.h"
 }
 
 const uint64_t probe_sizes[PROBE_SIZES] = {64 << 10, 1 << 20,  4 << 20,
@@ -216,13 +217,6 @@ void measure_copies(struct bench *b, struct probe_device *device)
     device->duplex_gbs = gbs(2.0 * BUFFER_BYTES, both_s);
 }
 
-int by_value(const void *left, const void *right)
-{
-    const double *a = (const double *)left, *b = (const double *)right;
-
-    return *a < *b ? -1 : *a > *b;
-}
-
 /* Median over copies from one place behind the other, as a cache's windows are: what the CPU's own
  * caches still hold comes twice as fast. */
 double pageable_s(struct bench *b, size_t bytes)
@@ -238,7 +232,7 @@ double pageable_s(struct bench *b, size_t bytes)
         cudaMemcpy(b->second, from, bytes, cudaMemcpyHostToDevice);
         times_s[i] = host_probe_now_s() - start_s;
     }
-    qsort(times_s, copies, sizeof *times_s, by_value);
+    values_sort(times_s, copies);
     return times_s[copies / 2];
 }
 

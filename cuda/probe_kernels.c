@@ -13,6 +13,7 @@
 #include "sim/kernel_times.h"
 #include "sim/memory.h"
 #include "sim/timeline.h"
+#include "sim/values.h"
 
 enum {
     REPEATS = 6, /* of a step; the first make buffers, kernels and graphs */
@@ -364,13 +365,6 @@ static int make_rows(struct probing *p, bool (*takes)(const struct kernel_sample
 
 /* ---- steps ---- */
 
-static int by_value(const void *left, const void *right)
-{
-    const double *a = left, *b = right;
-
-    return *a < *b ? -1 : *a > *b;
-}
-
 /* A step of one token of the first layers of a dense model. */
 struct timed_step {
     uint32_t layers, depth;
@@ -400,8 +394,7 @@ static int time_steps(struct probing *p, struct timed_step timed, double *time_s
     p->options.watch = watch;
     if (status != 0)
         return -1;
-    qsort(times_s, COUNT, sizeof *times_s, by_value);
-    *time_s = times_s[COUNT / 2];
+    *time_s = values_median(times_s, COUNT);
     return 0;
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/values.h"
+
 /* ---- whether the programs are the same ---- */
 
 static bool is_same_text(const char *a, const char *b)
@@ -100,21 +102,6 @@ static double duration_s(const struct timeline_task *task)
     return task->end_s - task->start_s;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *values, size_t count)
-{
-    if (count == 0)
-        return NAN;
-    qsort(values, count, sizeof *values, by_value);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 static bool is_alike(const struct timeline_step *a, const struct timeline_step *b)
 {
     return a->task_count == b->task_count && a->step.tokens == b->step.tokens &&
@@ -171,8 +158,8 @@ static void compare_kind(const struct timeline *measured, const struct timeline 
                 ratios[ratio_count++] = fabs(other_s - one_s) / one_s;
         }
     }
-    row->median_s = median(errors, error_count);
-    row->median_ratio = median(ratios, ratio_count);
+    row->median_s = values_median(errors, error_count);
+    row->median_ratio = values_median(ratios, ratio_count);
 }
 
 static int compare_kinds(struct comparison *comparison, const struct timeline *measured,

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "sim/values.h"
+
 const char *validate_status_name(enum validate_status status)
 {
     static const char *const names[] = {"counted",  "fitted",  "duplicate",
@@ -302,13 +304,6 @@ void validate_table_id(const char *id, char *table, size_t size)
     snprintf(table, size, "%.*s", (int)length, id);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Which rows a line of figures is about. */
 enum pool { POOL_SPEED, POOL_MEMORY, POOL_COUNTS };
 
@@ -345,7 +340,7 @@ static int compute(const struct validation *validation, const char *table, enum 
         if (row->status == VALIDATE_COUNTED)
             errors[n++] = fabs(row->error_pct);
     }
-    qsort(errors, n, sizeof *errors, compare);
+    values_sort(errors, n);
     figures->n = n;
     figures->median_pct = validate_percentile(errors, n, 50);
     figures->p95_pct = validate_percentile(errors, n, 95);

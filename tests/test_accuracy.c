@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/values.h"
 #include "tests/shipped_traces.h"
 
 static const struct goals {
@@ -80,13 +81,6 @@ static bool is_predicted(const struct validate_row *row)
 
 /* ---- figures ---- */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Sorted absolute errors of the counted goal rows of one table, or of all (NULL). */
 static size_t counted_errors(const char *table, double *errors)
 {
@@ -100,7 +94,7 @@ static size_t counted_errors(const char *table, double *errors)
                 row->status == VALIDATE_COUNTED)
                 errors[n++] = fabs(row->error_pct);
     }
-    qsort(errors, n, sizeof *errors, compare);
+    values_sort(errors, n);
     return n;
 }
 
@@ -339,7 +333,7 @@ START_TEST(machines_made_from_the_catalogue_are_within_the_goals)
             errors[n++] = fabs(row->error_pct);
     }
     ck_assert_uint_ge(n, phases[_i].rows_min);
-    qsort(errors, n, sizeof *errors, compare);
+    values_sort(errors, n);
     ck_assert_double_le(validate_percentile(errors, n, 50),
                         phases[_i].metric == ROW_TG ? whole.generate_pct : whole.prompt_pct);
 }

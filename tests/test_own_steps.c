@@ -7,6 +7,7 @@
 
 #include "sim/compare.h"
 #include "sim/timeline_simulate.h"
+#include "sim/values.h"
 #include "tests/plan_cases.h"
 
 /* The goal. */
@@ -76,13 +77,6 @@ static void compare_recording(size_t index)
     plan_cases_close(&plan);
 }
 
-static int by_value(const void *left, const void *right)
-{
-    const double *a = left, *b = right;
-
-    return *a < *b ? -1 : *a > *b;
-}
-
 /* Each recording has one weight. */
 START_TEST(of_each_kind_of_task_the_median_error_is_within_the_goal)
 {
@@ -96,8 +90,7 @@ START_TEST(of_each_kind_of_task_the_median_error_is_within_the_goal)
 
         if (count == 0)
             continue;
-        qsort(errors_pct[k], count, sizeof errors_pct[k][0], by_value);
-        median = (errors_pct[k][(count - 1) / 2] + errors_pct[k][count / 2]) / 2;
+        median = values_median(errors_pct[k], count);
         printf("%-11s %zu recordings, median %.2f %%\n", program_task_name((enum task_kind)k),
                count, median);
         fflush(stdout);
