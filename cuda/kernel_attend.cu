@@ -5,13 +5,18 @@
  * rows are listed, so that all loops run over what takes part, in order. */
 #include "cuda/attend_private.cuh"
 
+extern "C" {
+#include "sim/kernel_times.h"
+}
+
 enum {
     CHUNK = ATTEND_CHUNK,
     THREADS = CHUNK,     /* one a position */
     HEADS = 8,           /* query heads of a block, at most */
     WEIGHTS = CHUNK + 4, /* from head to head: in other banks */
     EARLY = 64,          /* rows of V that are copied beside K */
-    EARLY_TOKENS = 8,    /* up to so many, rows come before the kernels before have ended */
+    /* Up to so many, rows come before the kernels before have ended. */
+    EARLY_TOKENS = KERNEL_READS_AHEAD,
     STATIC_BYTES = 2048, /* of shared memory, at most */
     /* Blocks of one chunk leave room for one of the next product, which is loading weights. */
     BESIDE_BYTES = 32 << 10,

@@ -31,10 +31,9 @@ static bool goes_by_bytes(enum task_kind kind)
            kind != TASK_WAIT;
 }
 
-static int by_group(const void *left, const void *right)
+/* 0: of one group, which rows are made of. */
+static int compare_groups(const struct kernel_sample *a, const struct kernel_sample *b)
 {
-    const struct kernel_sample *a = left, *b = right;
-
     if (a->kind != b->kind)
         return a->kind < b->kind ? -1 : 1;
     if (a->type != b->type)
@@ -57,15 +56,16 @@ static int by_group(const void *left, const void *right)
         return a->cells < b->cells ? -1 : 1;
     if (goes_by_bytes(a->kind) && a->bytes != b->bytes)
         return a->bytes < b->bytes ? -1 : 1;
-    return a->time_s < b->time_s ? -1 : a->time_s > b->time_s;
+    return 0;
 }
 
-static bool is_one_group(const struct kernel_sample *a, const struct kernel_sample *b)
+/* The quickest of a group first. */
+static int by_group(const void *left, const void *right)
 {
-    return a->kind == b->kind && a->type == b->type && a->group == b->group &&
-           a->head_dim == b->head_dim && a->normed == b->normed && a->behind == b->behind &&
-           a->heads == b->heads && a->kv_heads == b->kv_heads && a->tokens == b->tokens &&
-           a->cells == b->cells && (!goes_by_bytes(a->kind) || a->bytes == b->bytes);
+    const struct kernel_sample *a = left, *b = right;
+    int order = compare_groups(a, b);
+
+    return order != 0 ? order : a->time_s < b->time_s ? -1 : a->time_s > b->time_s;
 }
 
 /* Fits launch and rates of a product. */
@@ -163,7 +163,7 @@ static size_t group_size(const struct kernel_samples *samples, size_t first)
 {
     size_t end = first;
 
-    while (end < samples->count && is_one_group(&samples->list[first], &samples->list[end]))
+    while (end < samples->count && compare_groups(&samples->list[first], &samples->list[end]) == 0)
         end++;
     return end - first;
 }

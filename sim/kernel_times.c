@@ -107,10 +107,11 @@ static struct kernel_other nearest_rows(const struct kernel_table *table,
     return nearest;
 }
 
-static bool is_one_list(const struct kernel_other *a, const struct kernel_other *b)
+/* Rows that differ in their tokens and bytes alone. */
+static bool are_alike(const struct kernel_other *a, const struct kernel_other *b)
 {
     return a->kind == b->kind && a->behind == b->behind && a->normed == b->normed &&
-           a->head_dim == b->head_dim && a->tokens == b->tokens;
+           a->head_dim == b->head_dim;
 }
 
 /* Beyond measured points at the rate between the two nearest; of a single one the launch stays. */
@@ -135,7 +136,9 @@ static double size_s(const struct kernel_table *table, size_t *at, double bytes)
     struct bracket bracket = {.at = bytes};
     size_t count = 0;
 
-    for (; *at < table->other_count && is_one_list(first, &table->others[*at]); (*at)++, count++)
+    for (; *at < table->other_count && are_alike(first, &table->others[*at]) &&
+           table->others[*at].tokens == first->tokens;
+         (*at)++, count++)
         show(&bracket, (double)table->others[*at].bytes, table->others[*at].time_s);
     last = first + count - 1;
     if (bytes < (double)first->bytes)
@@ -153,9 +156,7 @@ static double other_rows_s(const struct kernel_table *table, struct kernel_other
     struct bracket bracket = {.at = tokens};
     size_t i = kernel_table_place_other(table, &first);
 
-    while (i < table->other_count && table->others[i].kind == first.kind &&
-           table->others[i].behind == first.behind && table->others[i].normed == first.normed &&
-           table->others[i].head_dim == first.head_dim) {
+    while (i < table->other_count && are_alike(&table->others[i], &first)) {
         uint32_t measured = table->others[i].tokens;
 
         show(&bracket, measured, size_s(table, &i, bytes / tokens * measured));
