@@ -211,7 +211,7 @@ bool cuda_copies_by_kernel(const struct program *program, const struct program_t
 
     if (program_task_class(task->kind) != TASK_CLASS_COPY || task->device < 0 ||
         task->queues != UINT64_C(1) << program_queue_compute((uint32_t)task->device) ||
-        task->pageable || task->op_count == 0 || task->op_count > CUDA_COPY_PARTS)
+        task->pageable || task->op_count == 0)
         return false;
     to_host = ops[0].out.space == PROGRAM_AT_HOST;
     for (uint32_t i = 0; i < task->op_count; i++)
@@ -225,19 +225,25 @@ int cuda_copy_task(struct cuda_executor *executor, const struct program_task *ta
 {
     const struct program_op *ops = &executor->program->ops[task->op_first];
     struct cuda_copies copies = {};
+    const bool to_host = ops[0].out.space == PROGRAM_AT_HOST;
 
     if (cuda_flush_products(executor, task->device, err) != 0)
         return -1;
     executor->quantised[task->device].x = nullptr;
-    for (; copies.count < task->op_count; copies.count++) {
-        struct cuda_copy_part *part = &copies.parts[copies.count];
+    for (uint32_t i = 0; i < task->op_count; i++) {
+        struct cuda_copy_part *part = &copies.parts[copies.count++];
 
-        if (find_part(executor, &ops[copies.count], part, err) != 0)
+        if (find_part(executor, &ops[i], part, err) != 0)
             return -1;
         if (part->width == part->from_row && part->width == part->to_row) {
             part->width = part->from_row = part->to_row = part->width * part->rows;
             part->rows = 1;
         }
+        if (copies.count < CUDA_COPY_PARTS && i + 1 < task->op_count)
+            continue;
+        if (cuda_copy_small(&copies, to_host, stream, err) != 0)
+            return -1;
+        copies.count = 0;
     }
-    return cuda_copy_small(&copies, ops[0].out.space == PROGRAM_AT_HOST, stream, err);
+    return 0;
 }

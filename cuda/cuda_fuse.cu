@@ -54,16 +54,24 @@ struct head_ops {
     const struct program_op *rope_query, *rope_key, *store_key, *store_value;
 };
 
+/* New rows of K and V may be kept until the end of the step. */
+static unsigned kind_of_rows(unsigned value)
+{
+    return value == OP_VALUE_ROWS_K   ? OP_VALUE_KEY
+           : value == OP_VALUE_ROWS_V ? OP_VALUE_VALUE
+                                      : value;
+}
+
 /* The next operation if it is of this kind and works on that value. */
 static const struct program_op *next_is(const struct program_op **op, const struct program_op *end,
                                         enum op_kind kind, enum op_value value)
 {
     const struct program_op *this_one = *op;
 
-    if (this_one == end || this_one->kind != kind || this_one->a.value != value ||
+    if (this_one == end || this_one->kind != kind || kind_of_rows(this_one->a.value) != value ||
         this_one->token_first != 0 || this_one->outputs)
         return nullptr;
-    if (kind == OP_NORM && this_one->out.value != value)
+    if (kind == OP_NORM && this_one->out.value != this_one->a.value)
         return nullptr;
     ++*op;
     return this_one;

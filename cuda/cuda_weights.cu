@@ -198,10 +198,9 @@ static void pack(const struct packing *p, const char *from, char *to)
 
 /* ---- bringing ---- */
 
-/* The part is there when this returns: a copy from pageable memory may end after its call. Parts
- * that are staged wait as well. Else a kernel that may overlap the one before, which lies before the
- * copy, has read what that one had not yet written: two of three steps were wrong while eight
- * processes shared a GPU, none with this. */
+/* The part is there when this returns, as a copy from pageable memory may end after its call. Those
+ * that are staged are waited for as well: an operation may take them on another stream of the
+ * device, as the end of the last block does, which comes with the copy of its result. */
 static int copy_up(const struct cuda_weights *weights, struct part *part, const void *from,
                    size_t bytes, struct error *err)
 {

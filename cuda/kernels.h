@@ -235,7 +235,7 @@ struct cuda_copy_part {
     uint32_t rows;
 };
 
-enum { CUDA_COPY_PARTS = 4 };
+enum { CUDA_COPY_PARTS = 64 };
 
 struct cuda_copies {
     struct cuda_copy_part parts[CUDA_COPY_PARTS];

@@ -51,13 +51,20 @@ static struct program_operand at_host(enum op_value value, uint32_t d)
     return operand;
 }
 
-/* With few tokens the rows of each layer have a place of their own on the host, which stores those
- * of all layers at the end of the step: so the step is not interrupted. They go on the compute
- * queue, where nothing has to wait for them. */
+/* With few tokens the rows of each layer have a place of their own, on the device and on the host.
+ * They go there together, on the compute queue, where nothing has to wait for them, and the host
+ * stores those of all layers at the end of the step: so the step is not interrupted. */
 static bool keeps_rows(const struct lowering *lowering)
 {
     return lowering->own && !lowering->placement->attn_on_host &&
            lowering->step.tokens <= LOWER_FEW_TOKENS;
+}
+
+enum op_value lower_new_rows(const struct lowering *lowering, uint32_t layer, uint32_t d, char part)
+{
+    if (!lowering->on_host && keeps_rows(lowering) && lower_is_delivered(lowering, layer, d))
+        return part == 'k' ? OP_VALUE_ROWS_K : OP_VALUE_ROWS_V;
+    return part == 'k' ? OP_VALUE_KEY : OP_VALUE_VALUE;
 }
 
 /* A copy between a device's rows of K or V and rows of all heads on the host: `of_all` is where the
@@ -86,22 +93,31 @@ static void keep_part(struct lowering *lowering, uint32_t layer, uint32_t d, cha
     struct program_layout of_all, own;
     struct program_op *op = copy_heads(lowering, layer, d, part, &of_all, &own);
 
-    op->a = lower_at(lowering, d, part == 'k' ? OP_VALUE_KEY : OP_VALUE_VALUE);
-    op->out = lower_at_host(part == 'k' ? OP_VALUE_ROWS_K : OP_VALUE_ROWS_V);
+    op->a = lower_at(lowering, d, lower_new_rows(lowering, layer, d, part));
+    op->out = lower_at_host((enum op_value)op->a.value);
     op->from = own;
     op->to = of_all;
 }
 
-static void keep_rows(struct lowering *lowering, uint32_t layer, uint32_t d)
+/* The rows of all layers whose cache device `d` gets, once it has those of the last one. */
+static void keep_rows(struct lowering *lowering, uint32_t last, uint32_t d)
 {
-    struct program_task copy = lower_blocking_copy(TASK_KV_ROWS, d, (int)layer, 0);
-    uint64_t k, v;
+    struct program_task copy = lower_blocking_copy(TASK_KV_ROWS, d, -1, 0);
 
-    placement_kv_row(lowering->placement, layer, d, &k, &v);
-    keep_part(lowering, layer, d, 'k');
-    if (v > 0)
-        keep_part(lowering, layer, d, 'v');
-    copy.bytes = lowering->step.tokens * 4.0 * (double)(k + v);
+    for (uint32_t layer = last + 1; layer < lowering->model->n_layer; layer++)
+        if (lower_is_delivered(lowering, layer, d))
+            return;
+    for (uint32_t layer = 0; layer <= last; layer++) {
+        uint64_t k, v;
+
+        if (!lower_is_delivered(lowering, layer, d))
+            continue;
+        placement_kv_row(lowering->placement, layer, d, &k, &v);
+        keep_part(lowering, layer, d, 'k');
+        if (v > 0)
+            keep_part(lowering, layer, d, 'v');
+        copy.bytes += lowering->step.tokens * 4.0 * (double)(k + v);
+    }
     copy.blocking = false;
     copy.queues = UINT64_C(1) << program_queue_compute(d);
     lowering->rows.sent[d] = lower_add(lowering, copy);

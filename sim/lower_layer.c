@@ -207,10 +207,10 @@ static void attention_head(struct lowering *lowering, uint32_t layer, uint32_t d
            OP_VALUE_NORMED, l->q_gated ? OP_VALUE_QUERY_GATE : OP_VALUE_QUERY, 2);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_K),
            rows_of(kv_first * l->head_dim_k, k_rows), k_rows, columns, OP_VALUE_NORMED,
-           OP_VALUE_KEY, 2);
+           lower_new_rows(lowering, layer, d, 'k'), 2);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_V),
            rows_of(kv_first * l->head_dim_v, v_rows), v_rows, columns, OP_VALUE_NORMED,
-           OP_VALUE_VALUE, 2);
+           lower_new_rows(lowering, layer, d, 'v'), 2);
     matmul(lowering, d, (int)layer, find(lowering, (int)layer, TENSOR_ROLE_ATTN_GATE),
            rows_of(q_first * l->head_dim_v, (uint64_t)slices->q_heads[d] * l->head_dim_v),
            (uint64_t)slices->q_heads[d] * l->head_dim_v, columns, OP_VALUE_NORMED, OP_VALUE_GATE,

@@ -269,6 +269,8 @@ void lower_op_rope(struct lowering *lowering, uint32_t layer, uint32_t d, bool r
     uint32_t heads = slices->q_heads[d], kv_heads = slices->kv_heads[d];
     const struct model_tensor *q_norm = find(lowering, (int)layer, TENSOR_ROLE_ATTN_Q_NORM);
     const struct model_tensor *k_norm = find(lowering, (int)layer, TENSOR_ROLE_ATTN_K_NORM);
+    const enum op_value key = lower_new_rows(lowering, layer, d, 'k');
+    const enum op_value value = lower_new_rows(lowering, layer, d, 'v');
 
     if (l->q_gated) {
         struct program_op *op =
@@ -279,19 +281,17 @@ void lower_op_rope(struct lowering *lowering, uint32_t layer, uint32_t d, bool r
         op->columns = l->head_dim_k;
     }
     if (l->v_from_k)
-        lower_op_copy(lowering, (int)layer, lower_at(lowering, d, OP_VALUE_KEY),
-                      lower_at(lowering, d, OP_VALUE_VALUE), (uint64_t)kv_heads * l->head_dim_k);
+        lower_op_copy(lowering, (int)layer, lower_at(lowering, d, key),
+                      lower_at(lowering, d, value), (uint64_t)kv_heads * l->head_dim_k);
     if (strcmp(lowering->model->arch, "gemma4") == 0)
-        norm_rows(lowering, d, (int)layer, OP_VALUE_VALUE, OP_VALUE_VALUE, NULL, kv_heads,
-                  l->head_dim_v);
+        norm_rows(lowering, d, (int)layer, value, value, NULL, kv_heads, l->head_dim_v);
     if (q_norm != NULL)
         norm_rows(lowering, d, (int)layer, OP_VALUE_QUERY, OP_VALUE_QUERY, q_norm, heads,
                   l->head_dim_k);
     if (k_norm != NULL)
-        norm_rows(lowering, d, (int)layer, OP_VALUE_KEY, OP_VALUE_KEY, k_norm, kv_heads,
-                  l->head_dim_k);
+        norm_rows(lowering, d, (int)layer, key, key, k_norm, kv_heads, l->head_dim_k);
     turn(lowering, layer, d, OP_VALUE_QUERY, heads);
-    turn(lowering, layer, d, OP_VALUE_KEY, kv_heads);
+    turn(lowering, layer, d, key, kv_heads);
     if (resident)
         lower_op_store(lowering, layer, d, -1);
 }
@@ -337,7 +337,7 @@ void lower_op_store(struct lowering *lowering, uint32_t layer, uint32_t d, int p
 
     for (const char *part = "kv"; *part != '\0'; part++) {
         struct program_op *op =
-            unary(lowering, OP_STORE, d, (int)layer, *part == 'k' ? OP_VALUE_KEY : OP_VALUE_VALUE,
+            unary(lowering, OP_STORE, d, (int)layer, lower_new_rows(lowering, layer, d, *part),
                   cache_of(place, *part));
 
         place_heads(lowering, layer, d, op);

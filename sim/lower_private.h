@@ -152,6 +152,10 @@ bool lower_add_window(struct lowering *lowering, uint32_t layer, uint32_t d, cha
                       uint32_t place, uint32_t *index);
 void lower_add_state(struct lowering *lowering, uint32_t layer, uint32_t d, bool to_device);
 
+/** Where device `d`, or the host where it computes, has the new rows of K or V of a block. */
+enum op_value lower_new_rows(const struct lowering *lowering, uint32_t layer, uint32_t d,
+                             char part);
+
 /* The host stores the rows of a layer that have been sent; at the end of a step all that are left.
  */
 void lower_store_rows(struct lowering *lowering);
