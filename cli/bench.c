@@ -20,6 +20,7 @@ struct options {
     struct plan_options plans;
     struct test_lists tests;
     struct bench_measure measure;
+    struct list words;                     /* the plan again, for a trace; owned */
     const char *pace_devices, *pace_links; /* as typed; NULL: not given */
     struct machine_pace pace;
     uint32_t reps;
@@ -72,6 +73,9 @@ static void print_help(void)
          "                                  prediction beside it\n"
          "      --reduce WAY                with cuda, sums over GPUs: auto, nccl, nccl-float\n"
          "                                  (not the same bits) or copies (default auto)\n"
+         "      --trace FILE                with cuda, of one plan and one test: start and end of\n"
+         "                                  each task, those that warm up included, for 'lopside\n"
+         "                                  trace' and 'lopside compare'\n"
          "      --pace-devices A/B          share of its speed that each device has, measured\n"
          "                                  (cuda) and predicted\n"
          "      --pace-links A/B            GB/s of each device's link, likewise\n"
@@ -103,6 +107,7 @@ enum {
     BENCH_REPS,
     BENCH_BACKEND,
     BENCH_REDUCE,
+    BENCH_TRACE,
     BENCH_PACE_DEVICES,
     BENCH_PACE_LINKS,
     BENCH_OUTPUT,
@@ -126,6 +131,7 @@ static const struct option own_longs[] = {
     {"repetitions", required_argument, NULL, BENCH_REPS},
     {"backend", required_argument, NULL, BENCH_BACKEND},
     {"reduce", required_argument, NULL, BENCH_REDUCE},
+    {"trace", required_argument, NULL, BENCH_TRACE},
     {"pace-devices", required_argument, NULL, BENCH_PACE_DEVICES},
     {"pace-links", required_argument, NULL, BENCH_PACE_LINKS},
     {"o", required_argument, NULL, BENCH_OUTPUT},
@@ -180,6 +186,9 @@ static int take_own(struct options *options, int value)
         break;
     case BENCH_REDUCE:
         options->measure.options.reduce = optarg;
+        break;
+    case BENCH_TRACE:
+        options->measure.options.trace = optarg;
         break;
     case BENCH_PACE_DEVICES:
         options->pace_devices = optarg;
@@ -616,6 +625,20 @@ static void close_run(struct run *run)
     free(run->tests.entries);
 }
 
+/* A trace says which plan it is of. */
+static int describe_plan(struct options *options, struct error *err)
+{
+    struct backend_options *backend = &options->measure.options;
+
+    if (backend->trace == NULL)
+        return 0;
+    if (plan_options_words(&options->plans, &options->words, err) != 0)
+        return -1;
+    backend->arguments = (const char *const *)options->words.items;
+    backend->argument_count = options->words.count;
+    return 0;
+}
+
 static int run_bench(struct options *options)
 {
     struct run run = {.options = options,
@@ -632,10 +655,16 @@ static int run_bench(struct options *options)
     }
     if (plan_options_finish(&options->plans, &err) != 0 ||
         machine_pace_read(&options->pace, options->pace_devices, options->pace_links, &err) != 0 ||
-        bench_measure_open(&options->measure, &err) != 0)
+        describe_plan(options, &err) != 0 || bench_measure_open(&options->measure, &err) != 0)
         return cli_fail(&err);
     plan_options_warn(&options->plans);
     status = bench_make_tests(&options->tests, &run.tests);
+    if (status == CLI_OK && options->measure.options.trace != NULL &&
+        plan_options_combinations(&options->plans) * run.tests.count != 1)
+        status = cli_wrong_call("bench",
+                                "--trace: of %zu plans and %zu tests; one of each is "
+                                "accepted, as with -p 512 -n 0",
+                                plan_options_combinations(&options->plans), run.tests.count);
     if (status == CLI_OK && run_all(&run, &err) != 0)
         status = cli_fail(&err);
     if (run.some_refused)
@@ -654,5 +683,6 @@ int cli_bench(int argc, char **argv)
     plan_options_close(&options.plans);
     bench_test_lists_close(&options.tests);
     bench_measure_close(&options.measure);
+    list_close(&options.words);
     return status < 0 ? CLI_OK : status;
 }

@@ -482,6 +482,8 @@ int cuda_run_task(struct cuda_executor *executor, size_t index, struct error *er
                        &inner) != 0)
             return error_set(err, inner.code, "task %zu (%s), device %d: %s", index,
                              program_task_name(task->kind), task->device, inner.text);
+    if (executor->trace != nullptr)
+        cuda_trace_waited(executor->trace, index);
     return 0;
 }
 

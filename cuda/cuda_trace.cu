@@ -20,6 +20,7 @@ struct stamp {
     int gpu; /* below 0: the host */
     cudaStream_t stream;
     bool joins;            /* it shares the launch of the task before it on the stream */
+    bool waits;            /* the host does, for what is on the stream */
     double begin_s, end_s; /* of the host's clock */
 };
 
@@ -27,16 +28,18 @@ struct stamp {
 struct gpu_clock {
     uint64_t *times; /* its memory: start and end of each task, in ns; 0: none */
     size_t capacity; /* tasks */
-    double ahead_s;  /* of the host's clock over its own */
+    uint64_t met_ns; /* its own time and the host's at one moment */
+    double met_s;
 };
 
-/* When what comes later on a stream starts. */
-struct later {
+/* When what comes next on a stream starts, or what came last has ended. */
+struct beside {
     cudaStream_t stream;
-    double begin_s;
+    double time_s;
 };
 
-enum { METERS = 3, STREAMS_MAX = 4 * MACHINE_DEVICES_MAX };
+/* Steps are written several at once: that takes the caches from what the host does in the next. */
+enum { METERS = 3, STREAMS_MAX = 4 * MACHINE_DEVICES_MAX, KEPT_STEPS = 64 };
 
 } /* namespace */
 
@@ -48,7 +51,7 @@ struct cuda_trace {
     struct gpu_clock clocks[MACHINE_DEVICES_MAX];
     uint64_t *times; /* the host's copy */
     const struct program *program;
-    struct timeline *timeline; /* header, and the step under way */
+    struct timeline *timeline; /* header, steps that are not written, and the one under way */
     cuda_watch *watch;
     void *watch_context;
     struct stamp *stamps;
@@ -109,12 +112,28 @@ struct cuda_trace *cuda_trace_new(const struct placement *placement,
     return trace;
 }
 
+static struct timeline_step *last_step(const struct cuda_trace *trace)
+{
+    return &trace->timeline->steps[trace->timeline->step_count - 1];
+}
+
+/* Steps that have ended. */
+static void write_steps(struct cuda_trace *trace)
+{
+    for (size_t i = 0; i < trace->timeline->step_count && trace->file != nullptr; i++)
+        if (trace->timeline->steps[i].number < trace->steps)
+            timeline_write_step(trace->timeline, i, trace->file);
+    timeline_clear(trace->timeline);
+}
+
 int cuda_trace_free(struct cuda_trace *trace, struct error *err)
 {
     int status = 0;
 
     if (trace == nullptr)
         return 0;
+    if (trace->timeline != nullptr)
+        write_steps(trace);
     launch_take_stamp(); /* one that a task which failed has left */
     for (uint32_t g = 0; g < trace->gpu_count; g++) {
         cudaSetDevice(trace->gpus[g]);
@@ -175,7 +194,8 @@ static int meet_clock(struct gpu_clock *clock, struct error *err)
             return -1;
         if (after_s - before_s < least_s) {
             least_s = after_s - before_s;
-            clock->ahead_s = (before_s + after_s) / 2 - (double)now * 1e-9;
+            clock->met_ns = now;
+            clock->met_s = (before_s + after_s) / 2;
         }
     }
     return 0;
@@ -188,7 +208,8 @@ static int add_step(struct cuda_trace *trace, const struct program *program,
     struct program_cells cells = {step.used[0], step.used[1]};
     struct timeline_step *added;
 
-    timeline_clear(trace->timeline);
+    if (trace->file == nullptr || trace->timeline->step_count == KEPT_STEPS)
+        write_steps(trace);
     added = timeline_add_step(trace->timeline, program, cells, err);
     if (added == nullptr)
         return -1;
@@ -221,7 +242,7 @@ int cuda_trace_begin(struct cuda_trace *trace, const struct program *program,
     trace->base_s = host_probe_now_s();
     if (trace->steps == 0)
         trace->first_s = trace->base_s;
-    trace->timeline->steps[0].start_s = trace->base_s - trace->first_s;
+    last_step(trace)->start_s = trace->base_s - trace->first_s;
     return 0;
 }
 
@@ -242,7 +263,8 @@ int cuda_trace_start(struct cuda_trace *trace, size_t task, int gpu, cudaStream_
     stamp->gpu = gpu;
     stamp->stream = stream;
     stamp->joins = joins;
-    if (gpu < 0) {
+    stamp->waits = trace->program->tasks[task].kind == TASK_SYNC;
+    if (gpu < 0 || stamp->waits) {
         stamp->begin_s = host_probe_now_s();
         return 0;
     }
@@ -268,7 +290,7 @@ int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t
         stamp->end_s = host_probe_now_s();
         return 0;
     }
-    if (goes_on)
+    if (goes_on || stamp->waits)
         return 0;
     launch_take_stamp(); /* a task without kernels has left it */
     if (!awaited && cuda_starts_with_kernel(trace->program, &trace->program->tasks[task]))
@@ -277,6 +299,12 @@ int cuda_trace_stop(struct cuda_trace *trace, size_t task, int gpu, cudaStream_t
         return -1;
     launch_stamp(launch_stamp_at(trace->clocks[gpu].times + 2 * task + 1), stream);
     return cuda_launched("a stamp", err);
+}
+
+void cuda_trace_waited(struct cuda_trace *trace, size_t task)
+{
+    if (trace->stamps[task].waits)
+        trace->stamps[task].end_s = host_probe_now_s();
 }
 
 void *cuda_trace_save(const struct cuda_trace *trace, size_t first, size_t end, struct error *err)
@@ -298,7 +326,12 @@ void cuda_trace_restore(struct cuda_trace *trace, size_t first, size_t end, cons
 
 /* ---- a step has ended ---- */
 
-/* Host's seconds of what the GPU left, 0 where it left nothing. */
+/* Host's seconds of a GPU's time; 0 where it left none. */
+static double host_time_s(const struct gpu_clock *clock, uint64_t ns)
+{
+    return ns != 0 ? clock->met_s + (double)(int64_t)(ns - clock->met_ns) * 1e-9 : 0;
+}
+
 static int read_times(struct cuda_trace *trace, uint32_t gpu, struct error *err)
 {
     const struct gpu_clock *clock = &trace->clocks[gpu];
@@ -311,47 +344,65 @@ static int read_times(struct cuda_trace *trace, uint32_t gpu, struct error *err)
         return -1;
     for (size_t i = 0; i < count; i++) {
         struct stamp *stamp = &trace->stamps[i];
-        uint64_t begin = trace->times[2 * i], end = trace->times[2 * i + 1];
 
-        if (stamp->stream == nullptr || stamp->gpu != (int)gpu)
+        if (stamp->stream == nullptr || stamp->gpu != (int)gpu || stamp->waits)
             continue;
-        stamp->begin_s = begin != 0 ? (double)begin * 1e-9 + clock->ahead_s : 0;
-        stamp->end_s = end != 0 ? (double)end * 1e-9 + clock->ahead_s : 0;
+        stamp->begin_s = host_time_s(clock, trace->times[2 * i]);
+        stamp->end_s = host_time_s(clock, trace->times[2 * i + 1]);
     }
     return 0;
 }
 
-static struct later *find_later(struct later *later, uint32_t *count, cudaStream_t stream)
+static struct beside *find_beside(struct beside *list, uint32_t *count, cudaStream_t stream)
 {
     for (uint32_t i = 0; i < *count; i++)
-        if (later[i].stream == stream)
-            return &later[i];
+        if (list[i].stream == stream)
+            return &list[i];
     if (*count == STREAMS_MAX)
-        return &later[0];
-    later[*count].stream = stream;
-    later[*count].begin_s = 0;
-    return &later[(*count)++];
+        return &list[0];
+    list[*count].stream = stream;
+    list[*count].time_s = 0;
+    return &list[(*count)++];
 }
 
 /* Tasks whose end nobody stamped end where the next one on their stream starts; those without a
  * start have no time of their own. */
 static void close_tasks(struct cuda_trace *trace)
 {
-    struct later later[STREAMS_MAX];
+    struct beside later[STREAMS_MAX];
     uint32_t count = 0;
 
     for (size_t i = trace->program->task_count; i-- > 0;) {
         struct stamp *stamp = &trace->stamps[i];
-        struct later *next;
+        struct beside *next;
+
+        if (stamp->stream == nullptr || stamp->waits)
+            continue;
+        next = find_beside(later, &count, stamp->stream);
+        if (stamp->end_s == 0)
+            stamp->end_s = next->time_s != 0 ? next->time_s : stamp->begin_s;
+        if (stamp->begin_s == 0 && !stamp->joins)
+            stamp->begin_s = stamp->end_s;
+        next->time_s = stamp->joins ? stamp->end_s : stamp->begin_s;
+    }
+}
+
+/* Where the host waits for a stream that begins when what is on it has ended. */
+static void begin_waits(struct cuda_trace *trace)
+{
+    struct beside before[STREAMS_MAX];
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < trace->program->task_count; i++) {
+        struct stamp *stamp = &trace->stamps[i];
+        struct beside *last;
 
         if (stamp->stream == nullptr)
             continue;
-        next = find_later(later, &count, stamp->stream);
-        if (stamp->end_s == 0)
-            stamp->end_s = next->begin_s != 0 ? next->begin_s : stamp->begin_s;
-        if (stamp->begin_s == 0 && !stamp->joins)
-            stamp->begin_s = stamp->end_s;
-        next->begin_s = stamp->joins ? stamp->end_s : stamp->begin_s;
+        last = find_beside(before, &count, stamp->stream);
+        if (stamp->waits && last->time_s > stamp->begin_s)
+            stamp->begin_s = last->time_s < stamp->end_s ? last->time_s : stamp->end_s;
+        last->time_s = stamp->end_s;
     }
 }
 
@@ -370,19 +421,18 @@ static void share_launches(const struct cuda_trace *trace, struct timeline_step 
 
 int cuda_trace_end(struct cuda_trace *trace, struct error *err)
 {
-    struct timeline_step *step = &trace->timeline->steps[0];
+    struct timeline_step *step = last_step(trace);
 
     for (uint32_t g = 0; g < trace->gpu_count; g++)
         if (read_times(trace, g, err) != 0)
             return -1;
     close_tasks(trace);
+    begin_waits(trace);
     for (size_t i = 0; i < step->task_count; i++) {
         step->tasks[i].start_s = trace->stamps[i].begin_s - trace->base_s;
         step->tasks[i].end_s = trace->stamps[i].end_s - trace->base_s;
     }
     share_launches(trace, step);
-    if (trace->file != nullptr)
-        timeline_write_step(trace->timeline, 0, trace->file);
     if (trace->watch != nullptr)
         trace->watch(trace->watch_context, trace->program, step);
     trace->steps++;

@@ -19,9 +19,18 @@ enum {
     REPEATS = 6, /* of a step; the first make buffers, kernels and graphs */
     WARM = 3,    /* of them */
     LONG_REPEATS = 3,
+    ENDS_REPEATS = 10, /* the host's times scatter */
     TOKENS_MAX = 2048,
+    SHORT_CONTEXT = 256,
     CONTEXT = 4096,
     LONG_CONTEXT = 34816,
+};
+
+/* Which tasks give samples. */
+enum wanted {
+    WANTED_ALL, /* but ends */
+    WANTED_PRODUCTS,
+    WANTED_ENDS, /* how steps begin and end: embeddings, inputs, logits, and waiting for them */
 };
 
 struct probing {
@@ -29,8 +38,10 @@ struct probing {
     struct cuda_options options;
     struct kernel_samples samples, *kept; /* kept: all that rows were made of, unless NULL */
     bool collects;
-    bool products_alone; /* of other kinds there are enough */
-    double span_s;       /* of the last step: embeddings, and from its first kernel on */
+    enum wanted wanted;
+    double span_s;     /* of the last step: embeddings, and from its first kernel on */
+    double ready_s[2]; /* of the last step: waiting for its first device, for each further one */
+    uint32_t steps;    /* no two have the same tokens, which lie near once they are read */
     const struct kernel_table *waits; /* unless NULL: what attention is longer than by this table */
     /* The last step's kernels by the table, unless NULL: each alone, and as they follow. */
     const struct kernel_table *table;
@@ -121,6 +132,25 @@ static double span_of(const struct program *program, const struct timeline_step 
     return host_s + step->tasks[step->task_count - 1].end_s - step->tasks[first].start_s;
 }
 
+/* Of the first of the waits that end a step, and the mean of the others. */
+static void find_ready(struct probing *p, const struct program *program,
+                       const struct timeline_step *step)
+{
+    size_t first = step->task_count;
+
+    while (first > 0 && program->tasks[first - 1].kind == TASK_SYNC)
+        first--;
+    p->ready_s[0] = p->ready_s[1] = 0;
+    for (size_t i = first; i < step->task_count; i++) {
+        double time_s = step->tasks[i].end_s - step->tasks[i].start_s;
+
+        if (i == first)
+            p->ready_s[0] = time_s;
+        else
+            p->ready_s[1] += time_s / (double)(step->task_count - first - 1);
+    }
+}
+
 /* By how much attention that waits for its window ends later than it would behind the task before
  * on its queue. */
 static void add_wait(struct probing *p, const struct program *program,
@@ -160,12 +190,36 @@ static bool is_unlike(const struct program *program, size_t index)
             program_task_class(kind_before(program, index)) == TASK_CLASS_COPY);
 }
 
+static bool is_end(enum task_kind kind)
+{
+    return kind == TASK_EMBED || kind == TASK_INPUT || kind == TASK_LOGITS || kind == TASK_SYNC;
+}
+
+static bool is_wanted(enum wanted wanted, enum task_kind kind)
+{
+    return wanted == WANTED_ALL ? !is_end(kind) : wanted == WANTED_ENDS && is_end(kind);
+}
+
+/* Products aside. */
+static bool is_sampled(const struct probing *p, const struct program *program, size_t index)
+{
+    const struct program_task *task = &program->tasks[index];
+
+    if (!is_wanted(p->wanted, task->kind))
+        return false;
+    if (program_task_class(task->kind) == TASK_CLASS_COPY)
+        return kernel_table_times_copy(task->kind) && !task->pageable &&
+               task->queues == UINT64_C(1) << program_queue_compute((uint32_t)task->device);
+    return task->kind != TASK_WAIT && !is_unlike(program, index);
+}
+
 static void watch(void *context, const struct program *program, const struct timeline_step *step)
 {
     struct probing *p = context;
     struct kernel_fit_sample before = {.bytes = 0};
 
     p->span_s = span_of(program, step);
+    find_ready(p, program, step);
     if (p->table != NULL)
         add_up(p, program, step);
     for (size_t i = 0; i < step->task_count && p->collects;) {
@@ -176,7 +230,8 @@ static void watch(void *context, const struct program *program, const struct tim
                                        .bytes = task->bytes,
                                        .time_s = step->tasks[i].end_s - step->tasks[i].start_s};
 
-        if (task->kind == TASK_MATMUL || task->kind == TASK_EXPERTS) {
+        if ((task->kind == TASK_MATMUL || task->kind == TASK_EXPERTS) &&
+            p->wanted <= WANTED_PRODUCTS) {
             i = add_product(p, program, step, i, &before);
             continue;
         }
@@ -201,8 +256,7 @@ static void watch(void *context, const struct program *program, const struct tim
         }
         if (program_task_class(task->kind) == TASK_CLASS_KERNEL)
             pass(&before, task->kind, sample.time_s);
-        if (program_task_class(task->kind) != TASK_CLASS_COPY && task->kind != TASK_WAIT &&
-            !is_unlike(program, i) && !p->products_alone && sample.time_s > 0)
+        if (is_sampled(p, program, i) && sample.time_s > 0)
             kernel_samples_add(&p->samples, sample);
         i++;
     }
@@ -260,10 +314,11 @@ static int open_model(struct probing *p, const char *spec, uint32_t layers, stru
 static int decode(struct probing *p, uint32_t count, struct error *err)
 {
     struct session_token tokens[TOKENS_MAX];
+    const uint32_t first = p->steps++ * 104729;
 
     for (uint32_t i = 0; i < count; i++)
-        tokens[i] =
-            (struct session_token){(i * 7919 + 11) % p->source.model->n_vocab, 0, i + 1 == count};
+        tokens[i] = (struct session_token){(first + i * 7919) % p->source.model->n_vocab, 0,
+                                           i + 1 == count};
     return session_decode(p->session, tokens, count, err);
 }
 
@@ -271,7 +326,8 @@ static int decode(struct probing *p, uint32_t count, struct error *err)
 static int sample_step(struct probing *p, uint32_t depth, uint32_t tokens, struct error *err)
 {
     const bool is_long = (uint64_t)tokens * (depth + tokens) >= UINT64_C(1) << 22;
-    const int repeats = is_long ? LONG_REPEATS : REPEATS, warm = is_long ? 1 : WARM;
+    const int often = p->wanted == WANTED_ENDS && tokens <= 512 ? ENDS_REPEATS : REPEATS;
+    const int repeats = is_long ? LONG_REPEATS : often, warm = is_long ? 1 : WARM;
 
     for (int i = 0; i < repeats; i++) {
         if (session_truncate(p->session, 0, 0, err) != 0 ||
@@ -297,15 +353,16 @@ static const uint32_t token_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1
 
 enum { TOKEN_COUNTS = sizeof token_counts / sizeof *token_counts };
 
+/* Prompts of up to half the context. */
 static int sample_model(struct probing *p, const char *model, const char *type, uint32_t layers,
-                        struct error *err)
+                        uint32_t context, struct error *err)
 {
     char spec[96];
     int status;
 
     snprintf(spec, sizeof spec, "%s:%s", model, type);
-    status = open_model(p, spec, layers, plan_of_one(), CONTEXT, err);
-    for (size_t i = 0; i < TOKEN_COUNTS && status == 0; i++)
+    status = open_model(p, spec, layers, plan_of_one(), context, err);
+    for (size_t i = 0; i < TOKEN_COUNTS && token_counts[i] <= context / 2 && status == 0; i++)
         status = sample_step(p, 0, token_counts[i], err);
     close_model(p);
     return status;
@@ -333,8 +390,12 @@ static int sample_attention(struct probing *p, const char *model, uint32_t layer
 /* All but what goes with windows and devices. */
 static bool is_of_any_model(const struct kernel_sample *sample)
 {
-    return sample->kind == TASK_EMBED || (program_task_class(sample->kind) == TASK_CLASS_KERNEL &&
-                                          sample->kind != TASK_ATTENTION);
+    return program_task_class(sample->kind) == TASK_CLASS_KERNEL && sample->kind != TASK_ATTENTION;
+}
+
+static bool is_of_ends(const struct kernel_sample *sample)
+{
+    return is_end(sample->kind);
 }
 
 static bool is_attention(const struct kernel_sample *sample)
@@ -344,7 +405,8 @@ static bool is_attention(const struct kernel_sample *sample)
 
 static bool is_of_host_cache(const struct kernel_sample *sample)
 {
-    return sample->kind == TASK_KV_STORE || sample->kind == TASK_WAIT;
+    return sample->kind == TASK_KV_STORE || sample->kind == TASK_KV_ROWS ||
+           sample->kind == TASK_WAIT;
 }
 
 static bool is_of_split(const struct kernel_sample *sample)
@@ -372,11 +434,12 @@ struct timed_step {
     bool traced; /* without what the host takes before the first kernel, but for the embeddings */
 };
 
-/* Median of many. */
-static int time_steps(struct probing *p, struct timed_step timed, double *time_s, struct error *err)
+/* Medians of many; `ready_s`: as of struct probing, or NULL. */
+static int time_steps(struct probing *p, struct timed_step timed, double *time_s, double *ready_s,
+                      struct error *err)
 {
     enum { COUNT = 31, FIRST = 8 };
-    double times_s[COUNT];
+    double times_s[COUNT], readies_s[2][COUNT];
     int status;
 
     p->options.watch = timed.traced ? watch : NULL;
@@ -387,28 +450,33 @@ static int time_steps(struct probing *p, struct timed_step timed, double *time_s
         double start_s = host_probe_now_s();
 
         status = decode(p, 1, err);
-        if (i >= FIRST)
-            times_s[i - FIRST] = timed.traced ? p->span_s : host_probe_now_s() - start_s;
+        if (i < FIRST)
+            continue;
+        times_s[i - FIRST] = timed.traced ? p->span_s : host_probe_now_s() - start_s;
+        readies_s[0][i - FIRST] = p->ready_s[0];
+        readies_s[1][i - FIRST] = p->ready_s[1];
     }
     close_model(p);
     p->options.watch = watch;
     if (status != 0)
         return -1;
     *time_s = values_median(times_s, COUNT);
+    for (int k = 0; k < 2 && ready_s != NULL; k++)
+        ready_s[k] = values_median(readies_s[k], COUNT);
     return 0;
 }
 
 static int probe_step(struct probing *p, struct kernel_table *table, struct error *err)
 {
     struct timed_step timed = {.layers = 4, .plan = plan_of_one()};
-    double whole_s, kernels_s;
+    double whole_s, traced_s;
 
-    if (time_steps(p, timed, &whole_s, err) != 0)
+    if (time_steps(p, timed, &whole_s, NULL, err) != 0)
         return -1;
     timed.traced = true;
-    if (time_steps(p, timed, &kernels_s, err) != 0)
+    if (time_steps(p, timed, &traced_s, NULL, err) != 0)
         return -1;
-    table->step_s = fmax(0, whole_s - kernels_s);
+    table->step_s = fmax(0, whole_s - traced_s);
     return 0;
 }
 
@@ -422,13 +490,13 @@ static int probe_pace(struct probing *p, struct kernel_table *table, struct erro
 
     for (int i = 0; i < 3; i++) {
         p->options.slowdowns[0] = factors[i];
-        if (time_steps(p, timed, &times_s[i], err) != 0)
+        if (time_steps(p, timed, &times_s[i], NULL, err) != 0)
             return -1;
     }
     p->options.slowdowns[0] = 0;
     p->table = table;
     timed.traced = true;
-    if (time_steps(p, timed, &ignored_s, err) != 0)
+    if (time_steps(p, timed, &ignored_s, NULL, err) != 0)
         return -1;
     p->table = NULL;
     slope_s = (times_s[2] - times_s[1]) / (factors[2] - factors[1]);
@@ -440,6 +508,26 @@ static int probe_pace(struct probing *p, struct kernel_table *table, struct erro
 
 /* ---- all ---- */
 
+/* How steps of whole models begin and end. First of all: in a process that has run others before,
+ * copies to the host take longer. */
+static int probe_ends(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    static const struct {
+        const char *model;
+        uint32_t layers, context;
+    } steps[] = {{"llama-3.1-8b", 32, CONTEXT},       {"qwen3.8-27b", 64, CONTEXT},
+                 {"qwen3-0.6b", 28, CONTEXT},         {"llama-3.3-70b", 8, CONTEXT},
+                 {"llama-3.1-8b", 32, SHORT_CONTEXT}, {"qwen3-0.6b", 28, SHORT_CONTEXT},
+                 {"llama-3.3-70b", 8, SHORT_CONTEXT}};
+
+    p->wanted = WANTED_ENDS;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (sample_model(p, steps[i].model, "Q8_0", steps[i].layers, steps[i].context, err) != 0)
+            return -1;
+    p->wanted = WANTED_ALL;
+    return make_rows(p, is_of_ends, table, err);
+}
+
 /* What comes between products begins while they drain, and takes a little less behind those of
  * K-quants: behind the first type it counts. */
 static int probe_models(struct probing *p, struct kernel_table *table, struct error *err)
@@ -449,19 +537,21 @@ static int probe_models(struct probing *p, struct kernel_table *table, struct er
     static const struct {
         const char *model;
         uint32_t layers;
-    } more[] = {
-        {"llama-3.1-8b", 4}, {"ornith-1.5-35b-a3b", 16}, {"qwen3.8-27b", 8}, {"qwen3-30b-a3b", 32}};
+    } dense[] = {{"qwen3-0.6b", 8}, {"qwen3-8b", 4}, {"llama-3.3-70b", 2}},
+      more[] = {{"llama-3.1-8b", 4},
+                {"ornith-1.5-35b-a3b", 16},
+                {"qwen3.8-27b", 8},
+                {"qwen3-30b-a3b", 32}};
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        p->products_alone = i > 0;
-        if (sample_model(p, "qwen3-0.6b", types[i], 8, err) != 0 ||
-            sample_model(p, "qwen3-8b", types[i], 4, err) != 0 ||
-            sample_model(p, "llama-3.3-70b", types[i], 2, err) != 0)
-            return -1;
+        p->wanted = i > 0 ? WANTED_PRODUCTS : WANTED_ALL;
+        for (size_t m = 0; m < sizeof dense / sizeof *dense; m++)
+            if (sample_model(p, dense[m].model, types[i], dense[m].layers, CONTEXT, err) != 0)
+                return -1;
     }
-    p->products_alone = false;
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        if (sample_model(p, more[i].model, "Q8_0", more[i].layers, err) != 0)
+    p->wanted = WANTED_ALL;
+    for (size_t m = 0; m < sizeof more / sizeof *more; m++)
+        if (sample_model(p, more[m].model, "Q8_0", more[m].layers, CONTEXT, err) != 0)
             return -1;
     return make_rows(p, is_of_any_model, table, err);
 }
@@ -530,10 +620,10 @@ static int probe_copies(struct probing *p, struct kernel_table *table, struct er
         double few, more;
 
         timed.layers = FEW;
-        if (time_steps(p, timed, &few, err) != 0)
+        if (time_steps(p, timed, &few, NULL, err) != 0)
             return -1;
         timed.layers = MORE;
-        if (time_steps(p, timed, &more, err) != 0)
+        if (time_steps(p, timed, &more, NULL, err) != 0)
             return -1;
         few_s = fmin(few_s, few);
         more_s = fmin(more_s, more);
@@ -574,6 +664,21 @@ static int sample_split(struct probing *p, struct error *err)
     return status == 0 ? sample_part(p, plan, err) : -1;
 }
 
+/* What waiting for several devices takes more. */
+static int probe_ready(struct probing *p, struct kernel_table *table, struct error *err)
+{
+    struct timed_step timed = {.layers = 4, .plan = plan_default(), .traced = true};
+    const struct program_task sync = {.kind = TASK_SYNC, .tokens = 1};
+    double ignored_s, ready_s[2], one_s = fmax(0, kernel_table_plain_s(table, &sync, 0));
+
+    timed.plan.split = PLAN_SPLIT_TENSOR;
+    if (time_steps(p, timed, &ignored_s, ready_s, err) != 0)
+        return -1;
+    table->ready_each_s = fmax(0, ready_s[0] - one_s) / (p->machine->device_count - 1);
+    table->ready_next_s = ready_s[1];
+    return 0;
+}
+
 /* The machine with its first `count` devices; for machine_free(), or NULL with `err` set. */
 static struct machine *first_devices(const struct machine *machine, uint32_t count,
                                      struct error *err)
@@ -612,7 +717,9 @@ static int probe_split(struct probing *p, struct kernel_table *table, struct err
     p->machine = all;
     if (status == 0)
         status = sample_split(p, err);
-    return status == 0 ? make_rows(p, is_of_split, table, err) : -1;
+    if (status == 0)
+        status = make_rows(p, is_of_split, table, err);
+    return status == 0 ? probe_ready(p, table, err) : -1;
 }
 
 int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_reduction reduction,
@@ -626,7 +733,8 @@ int probe_kernels(const struct machine *machine, uint32_t device, enum cuda_redu
                                     .watch = watch,
                                     .watch_context = &p}};
     static int (*const parts[])(struct probing *, struct kernel_table *, struct error *) = {
-        probe_step, probe_models, probe_attention, probe_pace, probe_host_cache, probe_copies};
+        probe_ends, probe_step,       probe_models, probe_attention,
+        probe_pace, probe_host_cache, probe_copies};
     bool known = table->product_count > 0;
     int status = 0;
 

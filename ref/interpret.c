@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ref/arith.h"
+#include "ref/stream.h"
 
 /* ---- made and freed ---- */
 
@@ -157,11 +158,30 @@ const float *interpret_role(const struct interpreter *interpreter, const struct 
 
 /* ---- small operations ---- */
 
+/* A row on its way to devices. */
+static void stream_embedding(const struct interpreter *interpreter, enum tensor_type type,
+                             const char *row, uint64_t n, float *out)
+{
+    enum { PIECE = 1024 };
+    float piece[PIECE];
+
+    for (uint64_t first = 0; first < n; first += PIECE) {
+        const uint64_t count = n - first < PIECE ? n - first : PIECE;
+
+        interpreter->kernels->embed(type, row + tensor_type_row_bytes(type, first), count,
+                                    interpreter->numbers->embedding_scale, piece);
+        stream_floats(piece, count, out + first);
+    }
+    stream_end();
+}
+
 static int embed(struct interpreter *interpreter, const struct program_op *op, struct error *err)
 {
     const struct program_token *tokens = interpret_tokens(interpreter, op, err);
     uint64_t n = op->columns;
     float *out = interpret_out(interpreter, op, op->out, n * interpreter->program->tokens, err);
+    const bool many = interpreter->program->tokens >= INTERPRET_MANY_TOKENS;
+    const bool streams = many && n % 4 == 0 && memory_has_room(interpreter->memory);
     const struct model_tensor *tensor;
     const char *table;
 
@@ -174,12 +194,17 @@ static int embed(struct interpreter *interpreter, const struct program_op *op, s
     if (table == NULL)
         return -1;
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static) if (interpreter->program->tokens >= INTERPRET_MANY_TOKENS)
+#pragma omp parallel for schedule(static) if (many)
 #endif
-    for (uint32_t t = 0; t < interpreter->program->tokens; t++)
-        interpreter->kernels->embed(
-            tensor->type, table + tokens[t].token * tensor_type_row_bytes(tensor->type, n), n,
-            interpreter->numbers->embedding_scale, out + t * n);
+    for (uint32_t t = 0; t < interpreter->program->tokens; t++) {
+        const char *row = table + tokens[t].token * tensor_type_row_bytes(tensor->type, n);
+
+        if (streams)
+            stream_embedding(interpreter, tensor->type, row, n, out + t * n);
+        else
+            interpreter->kernels->embed(tensor->type, row, n, interpreter->numbers->embedding_scale,
+                                        out + t * n);
+    }
     return 0;
 }
 

@@ -54,9 +54,14 @@ void memory_use_room(struct memory *memory, struct memory_room room)
     memory->host_room = room;
 }
 
+bool memory_has_room(const struct memory *memory)
+{
+    return memory->host_room.allocate != NULL;
+}
+
 static bool is_in_room(const struct memory *memory, uint32_t space)
 {
-    return space == 0 && memory->host_room.allocate != NULL;
+    return space == 0 && memory_has_room(memory);
 }
 
 /* These outlast a step, and lie on the heap whatever room there is for the rest. */

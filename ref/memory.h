@@ -19,6 +19,9 @@ struct memory_room {
     void (*release)(void *bytes);
 };
 
+/** Whether memory_use_room() has given one. */
+bool memory_has_room(const struct memory *memory);
+
 /** Before any value is there: takes room for the host's values from `room`, and leaves them
  * as they are where a step is forgotten, but for their sizes. */
 void memory_use_room(struct memory *memory, struct memory_room room);

@@ -13,6 +13,11 @@ enum task_kind kernel_table_behind(enum task_kind kind, enum task_kind before)
     return kind == TASK_NORM && kernel_table_tells_behind(before) ? before : (enum task_kind)0;
 }
 
+bool kernel_table_times_copy(enum task_kind kind)
+{
+    return kind == TASK_INPUT || kind == TASK_LOGITS || kind == TASK_KV_ROWS;
+}
+
 /* ---- sorted lists ---- */
 
 static int order(uint64_t a, uint64_t b)

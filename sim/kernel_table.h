@@ -41,8 +41,9 @@ struct kernel_attention {
 
 /* Other kernels of a step of so many tokens that move so many bytes: program_task.bytes, for
  * TASK_DELTA_NET without state_bytes. TASK_NORM's rows serve for kernels without rows. Of the
- * host's own tasks embeddings and the storing of rows may have rows, too, and so may TASK_WAIT:
- * what a kernel takes longer that waits for another queue. */
+ * host's own tasks embeddings and the storing of rows may have rows, too, and so may copies on the
+ * compute queue (kernel_table_times_copy()), TASK_WAIT: what a kernel takes longer that waits for
+ * another queue; and TASK_SYNC: from when a device is ready until the host goes on. */
 struct kernel_other {
     enum task_kind kind;   /* TASK_NORM, TASK_ROPE, TASK_GLU, TASK_DELTA_NET, ..., TASK_EMBED */
     uint32_t head_dim;     /* of the heads that go through TASK_ROPE; 0: not told apart */
@@ -70,6 +71,9 @@ struct kernel_table {
     /* Before weights come beside other kernels; shares of kernels' time in which none come. */
     double ahead_lag_s, attention_alone, delta_net_alone;
     double copy_s; /* of a copy on a queue of its own, beside its bytes; 0: the link's latency */
+    /* Until the host goes on that waits for a device: with each further device of the plan so much
+     * more than rows of TASK_SYNC say; and all of it where it has waited for another one before. */
+    double ready_each_s, ready_next_s;
     struct kernel_product *products;
     struct kernel_attention *attentions;
     struct kernel_other *others;
@@ -84,6 +88,9 @@ bool kernel_table_tells_behind(enum task_kind kind);
 /** What rows for a kernel of kind `kind` follow where it follows one of kind `before`; 0: not told
  * apart. Norms alone are told apart. */
 enum task_kind kernel_table_behind(enum task_kind kind, enum task_kind before);
+
+/** Whether copies of a kind may have rows: inputs, logits, and new rows of a cache. */
+bool kernel_table_times_copy(enum task_kind kind);
 
 /** Puts a row in its place; a row with the same key (all but its times) is replaced.
  * @return 0, or -1 with `err` set (ERROR_MEMORY) */

@@ -115,6 +115,7 @@ struct machine_link {
     double latency_s;                           /* of a copy or message */
     double packet_bytes, packet_overhead_bytes; /* of one transaction; see cost_row_ratio */
     double row_s;                               /* fixed time of each row of a strided copy */
+    double paced_gbs; /* most that copies are let, on purpose; 0: they are let go */
 };
 
 /* All-reduce over the devices. */

@@ -163,6 +163,10 @@ static const struct machine_field table_rows[] = {
      0, 1, false, 1, offsetof(struct kernel_table, delta_net_alone)},
     {NULL, "copy_us", TIME, "us", "of a copy on a queue of its own, beside its bytes",
      0, US_MAX, false, 1e-6, offsetof(struct kernel_table, copy_s)},
+    {NULL, "ready_each_us", TIME, "us", "until the host goes on, for each further device of a plan",
+     0, US_MAX, false, 1e-6, offsetof(struct kernel_table, ready_each_s)},
+    {NULL, "ready_next_us", TIME, "us", "all of it where the host has waited for another device",
+     0, US_MAX, false, 1e-6, offsetof(struct kernel_table, ready_next_s)},
 };
 
 static const struct machine_field product_rows[] = {

@@ -11,7 +11,7 @@
 
 /* Beyond any step, window and payload. */
 enum { TOKENS_MAX = 1 << 20 };
-enum { PRODUCT_OPTIONAL = 3 << 2, TABLE_OPTIONAL = 127 }; /* ahead_mib, held_gbs; all */
+enum { PRODUCT_OPTIONAL = 3 << 2, TABLE_OPTIONAL = 511 }; /* ahead_mib, held_gbs; all */
 static const int64_t cells_max = INT64_C(1) << 32, bytes_max = INT64_C(1) << 40, dim_max = 4096;
 
 /* ---- keeping ---- */
@@ -93,7 +93,8 @@ static bool is_other(enum task_kind kind)
 {
     return (program_task_class(kind) == TASK_CLASS_KERNEL && !is_product(kind) &&
             kind != TASK_ATTENTION) ||
-           kind == TASK_EMBED || kind == TASK_KV_STORE || kind == TASK_WAIT;
+           kind == TASK_EMBED || kind == TASK_KV_STORE || kind == TASK_WAIT || kind == TASK_SYNC ||
+           kernel_table_times_copy(kind);
 }
 
 static int read_tokens(const struct json_cursor *row, uint32_t *tokens, struct error *err)

@@ -52,6 +52,7 @@ void machine_apply_pace(struct machine *machine, const struct machine_pace *pace
         if (index < 0 || !(gbs > 0))
             continue;
         link = &machine->links[index];
+        link->paced_gbs = gbs;
         link->down_gbs = fmin(link->down_gbs, gbs);
         link->up_gbs = fmin(link->up_gbs, gbs);
         link->duplex_gbs = fmin(link->duplex_gbs, 2 * gbs);

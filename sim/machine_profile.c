@@ -23,7 +23,7 @@
  *   families          {"ada": {memory_ratio, ...}}: changes of sim/data/families.json
  *   memory            {context_mib, collective_mib}, per device
  *   kernels           {"NVIDIA H200": {step_us, pace_inside_us, pace_behind_us, ahead_lag_us,
- *                     attention_alone, delta_net_alone, copy_us,
+ *                     attention_alone, delta_net_alone, copy_us, ready_each_us, ready_next_us,
  *                     products: [{kind, type, group 256, tokens, launch_us, gbs, ahead_mib,
  *                     held_gbs}],
  *                     attention: [{cache, head_dim 128, heads 32, kv_heads, tokens, cells, us}],

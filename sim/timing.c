@@ -362,6 +362,23 @@ static bool is_on_compute_queue(const struct program_task *task)
            task->queues == UINT64_C(1) << program_queue_compute((uint32_t)task->device);
 }
 
+/* What is measured of a copy on the compute queue; below 0 where nothing is. A link that is held
+ * back on purpose holds it until its bytes could have gone. */
+static double measured_copy_s(const struct timing *timing, const struct program_task *task,
+                              uint32_t tokens, double bytes)
+{
+    struct program_task counted = *task;
+    double time_s, paced_gbs;
+
+    if (!kernel_table_times_copy(task->kind) || !is_on_compute_queue(task) || task->pageable ||
+        timing->tables[task->device] == NULL)
+        return -1;
+    counted.tokens = tokens;
+    time_s = kernel_table_plain_s(timing->tables[task->device], &counted, bytes);
+    paced_gbs = timing->device_link[task->device]->paced_gbs;
+    return time_s >= 0 && paced_gbs > 0 ? fmax(time_s, bytes / (paced_gbs * 1e9)) : time_s;
+}
+
 static double copy_latency_s(const struct timing *timing, const struct program_task *task)
 {
     const struct kernel_table *table = timing->tables[task->device];
@@ -382,11 +399,37 @@ static double wait_s(const struct timing *timing, const struct program_task *tas
     return fmax(0, kernel_table_plain_s(timing->tables[task->device], task, 0));
 }
 
-static void time_task(const struct timing *timing, const struct program_task *task,
+static void time_copy(const struct timing *timing, const struct program_task *task, uint32_t tokens,
+                      double bytes, struct engine_task *engine_task)
+{
+    double measured_s = measured_copy_s(timing, task, tokens, bytes);
+
+    engine_task->work_s = measured_s >= 0 ? measured_s : copy_latency_s(timing, task);
+    engine_task->flow_bytes = measured_s >= 0 ? 0 : timing_flow_bytes(timing, task, bytes);
+    if (measured_s < 0 && task->row_bytes > 0)
+        engine_task->work_s += bytes / task->row_bytes * timing->device_link[task->device]->row_s;
+}
+
+/* Until the host thread goes on that waits for a device; `next`: it has waited for another one. */
+static double ready_s(const struct timing *timing, const struct program_task *task, uint32_t tokens,
+                      bool next)
+{
+    const struct kernel_table *table = timing->tables[task->device];
+    struct program_task counted = *task;
+
+    if (table == NULL || next)
+        return table != NULL ? table->ready_next_s : 0;
+    counted.tokens = tokens;
+    return fmax(0, kernel_table_plain_s(table, &counted, 0)) +
+           (timing->placement->device_count - 1) * table->ready_each_s;
+}
+
+static void time_task(const struct timing *timing, const struct program *program, size_t index,
                       struct program_cells cells, struct kernel_gap *gaps,
                       struct engine_task *engine_task)
 {
     const struct placement *placement = timing->placement;
+    const struct program_task *task = &program->tasks[index];
     double n = program_task_cells(task, cells);
     double bytes = task->bytes + n * task->bytes_per_cell;
 
@@ -396,11 +439,7 @@ static void time_task(const struct timing *timing, const struct program_task *ta
         engine_task->work_s = kernel_s(timing, task, n, gaps);
         break;
     case TASK_CLASS_COPY:
-        engine_task->work_s = copy_latency_s(timing, task);
-        if (task->row_bytes > 0)
-            engine_task->work_s +=
-                bytes / task->row_bytes * timing->device_link[task->device]->row_s;
-        engine_task->flow_bytes = timing_flow_bytes(timing, task, bytes);
+        time_copy(timing, task, program->tokens, bytes, engine_task);
         break;
     case TASK_CLASS_COLLECTIVE:
         time_collective(timing, task, engine_task);
@@ -410,7 +449,10 @@ static void time_task(const struct timing *timing, const struct program_task *ta
         }
         break;
     default:
-        engine_task->work_s = wait_s(timing, task);
+        engine_task->work_s =
+            task->kind == TASK_SYNC
+                ? ready_s(timing, task, program->tokens, index > 0 && task[-1].kind == TASK_SYNC)
+                : wait_s(timing, task);
     }
 }
 
@@ -421,7 +463,7 @@ static void time_tasks(const struct timing *timing, const struct program *progra
     struct kernel_gap gaps[MACHINE_DEVICES_MAX] = {{.s = 0}};
 
     for (size_t i = 0; i < program->task_count; i++)
-        time_task(timing, &program->tasks[i], cells, gaps, &tasks[i]);
+        time_task(timing, program, i, cells, gaps, &tasks[i]);
     for (size_t i = 0; i < program->task_count; i++)
         if (program->tasks[i].device >= 0) {
             tasks[i].issue_s += begin_s(timing);
@@ -539,7 +581,7 @@ void timed_program_set_cells(const struct timing *timing, struct timed_program *
         struct kernel_gap gaps[MACHINE_DEVICES_MAX] = {{.s = 0}};
         uint32_t task = timed->windowed[i];
 
-        time_task(timing, &timed->program->tasks[task], cells, gaps, &tasks[task]);
+        time_task(timing, timed->program, task, cells, gaps, &tasks[task]);
     }
 }
 

@@ -1,11 +1,13 @@
 /* Who is timed by a kernel table, and how a step comes out that is. */
 #include <check.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "sim/cost.h"
 #include "sim/kernel_times.h"
+#include "sim/machine_pace.h"
 #include "sim/timing.h"
 
 #define PROFILE "tests/data/kernel-tables.json"
@@ -296,6 +298,72 @@ START_TEST(windows_and_waits_take_what_was_measured_of_them)
 }
 END_TEST
 
+/* Where they have rows; a link that is held back on purpose holds them for their bytes. */
+START_TEST(copies_on_the_compute_queue_take_what_was_measured_of_them)
+{
+    static const struct kernel_other rows[] = {
+        {.kind = TASK_INPUT, .tokens = 1, .bytes = 1000, .time_s = 3e-6},
+        {.kind = TASK_INPUT, .tokens = 1, .bytes = 1000000, .time_s = 5e-6},
+        {.kind = TASK_LOGITS, .tokens = 1, .bytes = 1000, .time_s = 1e-6},
+        {.kind = TASK_LOGITS, .tokens = 1, .bytes = 1000000, .time_s = 7e-6}};
+
+    for (int paced = 0; paced < 2; paced++) {
+        struct machine_pace pace = {.link_gbs = {1}};
+        struct machine *machine = open_profile();
+        unsigned seen = 0;
+        struct setting s;
+
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            ck_assert_int_eq(kernel_table_add_other(&machine->kernel_tables[0], rows[i], NULL), 0);
+        if (paced)
+            machine_apply_pace(machine, &pace);
+        s = open_host_cache(machine, 1);
+        for (size_t i = 0; i < s.timed->program->task_count; i++) {
+            const struct program_task *task = &s.timed->program->tasks[i];
+            const struct engine_task *timed = &engine_schedule_tasks(s.timed->schedule)[i];
+            const struct kernel_other *row = &rows[task->kind == TASK_LOGITS ? 2 : 0];
+            double n = program_task_cells(task, s.timed->cells);
+            double bytes = task->bytes + n * task->bytes_per_cell, share, measured_s;
+
+            if (task->kind == TASK_KV_WINDOW || task->kind == TASK_KV_ROWS)
+                ck_assert_double_gt(timed->flow_bytes, 0); /* no rows, or a queue of its own */
+            if (task->kind != TASK_INPUT && task->kind != TASK_LOGITS)
+                continue;
+            share = (bytes - 1000) / 999000;
+            measured_s = row[0].time_s + share * (row[1].time_s - row[0].time_s);
+            ck_assert_double_eq(timed->flow_bytes, 0);
+            ck_near(timed->work_s, paced ? fmax(measured_s, bytes / 1e9) : measured_s);
+            seen |= 1u << (task->kind == TASK_LOGITS);
+        }
+        ck_assert_uint_eq(seen, 3);
+        close_setting(s);
+    }
+}
+END_TEST
+
+/* The host waits for each device at the end of a step: for the first until it has news of it. */
+START_TEST(waiting_for_devices_takes_what_was_measured_of_it)
+{
+    const struct kernel_other row = {.kind = TASK_SYNC, .tokens = 1, .time_s = 8e-6};
+    struct machine *machine = open_profile();
+    unsigned seen = 0;
+    struct setting s;
+
+    ck_assert_int_eq(kernel_table_add_other(&machine->kernel_tables[0], row, NULL), 0);
+    machine->kernel_tables[0].ready_each_s = 5e-6;
+    machine->kernel_tables[0].ready_next_s = 2e-6;
+    s = open_setting(machine, PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q8_0");
+    for (size_t i = 0; i < s.timed->program->task_count; i++) {
+        if (s.timed->program->tasks[i].kind != TASK_SYNC)
+            continue;
+        ck_near(engine_schedule_tasks(s.timed->schedule)[i].work_s, seen == 0 ? 13e-6 : 2e-6);
+        seen++;
+    }
+    ck_assert_uint_eq(seen, 2);
+    close_setting(s);
+}
+END_TEST
+
 START_TEST(types_that_were_not_measured_are_timed_as_before)
 {
     struct setting s = open_setting(open_profile(), PLAN_SCHEDULE_LOPSIDE, "qwen3-0.6b:Q4_K_M");
@@ -357,6 +425,8 @@ int main(void)
     tcase_add_test(use, attention_of_a_slowed_device_reads_its_window_then);
     tcase_add_test(use, the_hosts_own_work_has_its_rows);
     tcase_add_test(use, windows_and_waits_take_what_was_measured_of_them);
+    tcase_add_test(use, copies_on_the_compute_queue_take_what_was_measured_of_them);
+    tcase_add_test(use, waiting_for_devices_takes_what_was_measured_of_it);
     tcase_add_test(use, types_that_were_not_measured_are_timed_as_before);
     tcase_add_test(use, schedules_of_others_are_never_timed_by_the_tables);
     tcase_add_test(use, a_sum_counts_as_measured_when_it_is_on_all_its_devices);

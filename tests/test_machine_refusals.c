@@ -319,7 +319,8 @@ static const struct {
     {"a product among the other kernels",
      MORE(KERNELS(CARD "{'other': [{'kind': 'matmul', 'tokens': 1, 'bytes': 9, 'us': 9}]}")), 5, 54,
      "kernels[\"GeForce RTX 4070\"].other[0].kind: \"matmul\" is not a kind of task here; known: "
-     "embed, kv-store, wait, norm, router, rope, delta-net, glu and add"},
+     "embed, kv-store, sync, wait, input, kv-rows, logits, norm, router, rope, delta-net, glu and "
+     "add"},
     {"a sum over one device",
      MORE(KERNELS(CARD "{'sums': [{'devices': 1, 'bytes': 40960, 'us': 5.2}]}")), 5, 56,
      "kernels[\"GeForce RTX 4070\"].sums[0].devices: 1 is not a number of devices; a whole number "
