@@ -15,35 +15,55 @@ static const double median_max_pct = 8;
 
 #define OWN "-engine lopside"
 
-/* traces/steps/NAME.timeline, and the plan that it was recorded with. */
+/* traces/steps/NAME.timeline, and the plan that it was recorded with. Those of two GPUs are from
+ * before a wait of the host was recorded until the host went on: they say nothing of ends. */
 static const struct {
     const char *name, *model, *machine, *flags;
+    bool has_end;
 } recordings[] = {
-    {"llama-3.1-8b", "llama-3.1-8b:Q8_0", "h200", OWN},
-    {"llama-3.1-8b-prompt", "llama-3.1-8b:Q8_0", "h200", OWN},
-    {"llama-3.1-8b-x2", "llama-3.1-8b:Q8_0", "h200-x2", OWN " -sm tensor"},
-    {"llama-3.1-8b-x2-prompt", "llama-3.1-8b:Q8_0", "h200-x2", OWN " -sm tensor"},
-    {"qwen3-30b-a3b", "qwen3-30b-a3b:Q8_0", "h200", OWN},
-    {"qwen3-30b-a3b-prompt", "qwen3-30b-a3b:Q8_0", "h200", OWN},
-    {"qwen3.8-27b", "qwen3.8-27b:Q8_0", "h200", OWN},
-    {"qwen3.8-27b-prompt", "qwen3.8-27b:Q8_0", "h200", OWN},
+    {"llama-3.1-8b", "llama-3.1-8b:Q8_0", "h200", OWN, true},
+    {"llama-3.1-8b-prompt", "llama-3.1-8b:Q8_0", "h200", OWN, true},
+    {"llama-3.1-8b-x2", "llama-3.1-8b:Q8_0", "h200-x2", OWN " -sm tensor", false},
+    {"llama-3.1-8b-x2-prompt", "llama-3.1-8b:Q8_0", "h200-x2", OWN " -sm tensor", false},
+    {"qwen3-30b-a3b", "qwen3-30b-a3b:Q8_0", "h200", OWN, true},
+    {"qwen3-30b-a3b-prompt", "qwen3-30b-a3b:Q8_0", "h200", OWN, true},
+    {"qwen3.8-27b", "qwen3.8-27b:Q8_0", "h200", OWN, true},
+    {"qwen3.8-27b-prompt", "qwen3.8-27b:Q8_0", "h200", OWN, true},
 };
 
 enum { RECORDINGS = sizeof recordings / sizeof *recordings };
 
-/* Of each kind of task: the median error of its tasks, in each recording that has it. */
-static double errors_pct[TASK_KIND_COUNT][RECORDINGS];
-static size_t error_count[TASK_KIND_COUNT];
+/* Kinds of tasks, and the end of a step: its logits and the wait for them. Of when the GPU has
+ * written what the host has not got yet, two recordings of one plan do not agree. */
+enum { END = TASK_KIND_COUNT, CLASSES };
 
-static void take(const struct comparison *comparison)
+/* Of each: the median error of its tasks, in each recording that has it. */
+static double errors_pct[CLASSES][RECORDINGS];
+static size_t error_count[CLASSES];
+
+static bool is_held_to_the_goal(enum task_kind kind)
 {
+    const enum task_class class = program_task_class(kind);
+
+    return class == TASK_CLASS_KERNEL || class == TASK_CLASS_COLLECTIVE || kind == TASK_INPUT;
+}
+
+static void take(const struct comparison *comparison, bool has_end)
+{
+    double measured_s = 0, predicted_s = 0;
+
     for (size_t i = 0; i < comparison->kind_count; i++) {
         const struct compare_kind *kind = &comparison->kinds[i];
-        enum task_class class = program_task_class(kind->kind);
 
-        if (class == TASK_CLASS_KERNEL || class == TASK_CLASS_COLLECTIVE)
+        if (is_held_to_the_goal(kind->kind))
             errors_pct[kind->kind][error_count[kind->kind]++] = 100 * kind->median_ratio;
+        if (kind->kind != TASK_LOGITS && kind->kind != TASK_SYNC)
+            continue;
+        measured_s += kind->measured_s;
+        predicted_s += kind->predicted_s;
     }
+    if (has_end)
+        errors_pct[END][error_count[END]++] = 100 * fabs(predicted_s - measured_s) / measured_s;
 }
 
 static void compare_recording(size_t index)
@@ -69,7 +89,7 @@ static void compare_recording(size_t index)
     ck_assert_msg(!compare_find_difference(measured, predicted, text, sizeof text), "%s", text);
     comparison = compare_timelines(measured, predicted, 0, &err);
     ck_assert_msg(comparison != NULL, "%s", err.text);
-    take(comparison);
+    take(comparison, recordings[index].has_end);
     comparison_free(comparison);
     timeline_free(predicted);
     timeline_free(measured);
@@ -80,25 +100,24 @@ static void compare_recording(size_t index)
 /* Each recording has one weight. */
 START_TEST(of_each_kind_of_task_the_median_error_is_within_the_goal)
 {
-    size_t kinds = 0;
+    size_t classes = 0;
 
     for (size_t i = 0; i < RECORDINGS; i++)
         compare_recording(i);
-    for (size_t k = 0; k < TASK_KIND_COUNT; k++) {
+    for (size_t k = 0; k < CLASSES; k++) {
+        const char *name = k == END ? "end" : program_task_name((enum task_kind)k);
         size_t count = error_count[k];
         double median;
 
         if (count == 0)
             continue;
         median = values_median(errors_pct[k], count);
-        printf("%-11s %zu recordings, median %.2f %%\n", program_task_name((enum task_kind)k),
-               count, median);
+        printf("%-11s %zu recordings, median %.2f %%\n", name, count, median);
         fflush(stdout);
-        ck_assert_msg(median <= median_max_pct, "%s: %.2f %%", program_task_name((enum task_kind)k),
-                      median);
-        kinds++;
+        ck_assert_msg(median <= median_max_pct, "%s: %.2f %%", name, median);
+        classes++;
     }
-    ck_assert_uint_ge(kinds, 9);
+    ck_assert_uint_ge(classes, 11);
 }
 END_TEST
 
