@@ -209,8 +209,7 @@ bool cuda_copies_by_kernel(const struct program *program, const struct program_t
     const struct program_op *ops = &program->ops[task->op_first];
     bool to_host;
 
-    if (program_task_class(task->kind) != TASK_CLASS_COPY || task->device < 0 ||
-        task->queues != UINT64_C(1) << program_queue_compute((uint32_t)task->device) ||
+    if (program_task_class(task->kind) != TASK_CLASS_COPY || !program_task_is_on_compute(task) ||
         task->pageable || task->op_count == 0)
         return false;
     to_host = ops[0].out.space == PROGRAM_AT_HOST;

@@ -209,7 +209,7 @@ static bool is_sampled(const struct probing *p, const struct program *program, s
         return false;
     if (program_task_class(task->kind) == TASK_CLASS_COPY)
         return kernel_table_times_copy(task->kind) && !task->pageable &&
-               task->queues == UINT64_C(1) << program_queue_compute((uint32_t)task->device);
+               program_task_is_on_compute(task);
     return task->kind != TASK_WAIT && !is_unlike(program, index);
 }
 

@@ -215,6 +215,13 @@ static inline double program_task_cells(const struct program_task *task, struct 
                                                     : 0;
 }
 
+/** Whether it holds a device's compute queue, and nothing else. */
+static inline bool program_task_is_on_compute(const struct program_task *task)
+{
+    return task->device >= 0 &&
+           task->queues == UINT64_C(1) << program_queue_compute((uint32_t)task->device);
+}
+
 /** Bytes of the weights of MATMUL and EXPERTS, those of touched experts. */
 double program_task_weight_bytes(const struct program_task *task);
 

@@ -356,12 +356,6 @@ static void time_collective(const struct timing *timing, const struct program_ta
     engine_task->flow_bytes = measured_s >= 0 ? 0 : timing_flow_bytes(timing, task, task->bytes);
 }
 
-static bool is_on_compute_queue(const struct program_task *task)
-{
-    return task->device >= 0 &&
-           task->queues == UINT64_C(1) << program_queue_compute((uint32_t)task->device);
-}
-
 /* What is measured of a copy on the compute queue; below 0 where nothing is. A link that is held
  * back on purpose holds it until its bytes could have gone. */
 static double measured_copy_s(const struct timing *timing, const struct program_task *task,
@@ -370,8 +364,8 @@ static double measured_copy_s(const struct timing *timing, const struct program_
     struct program_task counted = *task;
     double time_s, paced_gbs;
 
-    if (!kernel_table_times_copy(task->kind) || !is_on_compute_queue(task) || task->pageable ||
-        timing->tables[task->device] == NULL)
+    if (!kernel_table_times_copy(task->kind) || !program_task_is_on_compute(task) ||
+        task->pageable || timing->tables[task->device] == NULL)
         return -1;
     counted.tokens = tokens;
     time_s = kernel_table_plain_s(timing->tables[task->device], &counted, bytes);
@@ -385,7 +379,7 @@ static double copy_latency_s(const struct timing *timing, const struct program_t
 
     if (task->kind == TASK_PEER)
         return timing->peer_latency_s[task->device][task->peer];
-    return table != NULL && table->copy_s > 0 && !is_on_compute_queue(task)
+    return table != NULL && table->copy_s > 0 && !program_task_is_on_compute(task)
                ? table->copy_s
                : timing->device_latency_s[task->device];
 }
@@ -393,7 +387,7 @@ static double copy_latency_s(const struct timing *timing, const struct program_t
 /* What a device's next kernel takes longer because it waits for another queue. */
 static double wait_s(const struct timing *timing, const struct program_task *task)
 {
-    if (task->kind != TASK_WAIT || !is_on_compute_queue(task) ||
+    if (task->kind != TASK_WAIT || !program_task_is_on_compute(task) ||
         timing->tables[task->device] == NULL)
         return 0;
     return fmax(0, kernel_table_plain_s(timing->tables[task->device], task, 0));
