@@ -22,7 +22,7 @@ static void print_help(void)
          "The profile (json) is that of `lopside machine show` with the measured figures in it,\n"
          "and goes to --machine of the other commands.\n\n"
          "      --kernels             what the kernels of --backend cuda take as well, for\n"
-         "                            --engine lopside; a minute for each kind of GPU\n"
+         "                            --engine lopside; 1.5 minutes for each kind of GPU\n"
          "      --kernels-from FILE   with --kernels, their times from this profile of the same\n"
          "                            GPUs: only sums over GPUs are measured\n"
          "      --save-samples FILE   with --kernels, what their times are made of (JSON); with\n"
