@@ -29,8 +29,8 @@ static int open_cuda(const struct backend_options *options, struct backend *back
                          "--reduce %s: auto, nccl, nccl-float and copies are accepted",
                          options->reduce);
     cuda->trace_path = options->trace;
-    cuda->arguments = options->arguments;
-    cuda->argument_count = (uint32_t)options->argument_count;
+    cuda->arguments = (const char *const *)options->words.items;
+    cuda->argument_count = (uint32_t)options->words.count;
     if (machine_pace_read(&pace, options->pace_devices, options->pace_links, err) != 0)
         return -1;
     memcpy(cuda->slowdowns, pace.slowdowns, sizeof pace.slowdowns);

@@ -2,6 +2,7 @@
 #ifndef CLI_BACKEND_H
 #define CLI_BACKEND_H
 
+#include "cli/list.h"
 #include "ref/executor.h"
 
 /* As typed; NULL: not given. */
@@ -11,9 +12,9 @@ struct backend_options {
     const char *pace_devices; /* --pace-devices A/B: share of its speed that each has */
     const char *pace_links;   /* --pace-links A/B: GB/s of each device's link */
     const char *reduce;       /* --reduce WAY */
-    /* Plan options of the call, for the trace; borrowed until what was opened is closed. */
-    const char *const *arguments;
-    size_t argument_count;
+    /* Plan options of the call (plan_options_words()), for the trace; owned, for list_close() when
+     * what was opened is closed. */
+    struct list words;
 };
 
 struct backend {

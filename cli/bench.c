@@ -20,7 +20,6 @@ struct options {
     struct plan_options plans;
     struct test_lists tests;
     struct bench_measure measure;
-    struct list words;                     /* the plan again, for a trace; owned */
     const char *pace_devices, *pace_links; /* as typed; NULL: not given */
     struct machine_pace pace;
     uint32_t reps;
@@ -625,20 +624,6 @@ static void close_run(struct run *run)
     free(run->tests.entries);
 }
 
-/* A trace says which plan it is of. */
-static int describe_plan(struct options *options, struct error *err)
-{
-    struct backend_options *backend = &options->measure.options;
-
-    if (backend->trace == NULL)
-        return 0;
-    if (plan_options_words(&options->plans, &options->words, err) != 0)
-        return -1;
-    backend->arguments = (const char *const *)options->words.items;
-    backend->argument_count = options->words.count;
-    return 0;
-}
-
 static int run_bench(struct options *options)
 {
     struct run run = {.options = options,
@@ -655,7 +640,8 @@ static int run_bench(struct options *options)
     }
     if (plan_options_finish(&options->plans, &err) != 0 ||
         machine_pace_read(&options->pace, options->pace_devices, options->pace_links, &err) != 0 ||
-        describe_plan(options, &err) != 0 || bench_measure_open(&options->measure, &err) != 0)
+        plan_options_words(&options->plans, &options->measure.options.words, &err) != 0 ||
+        bench_measure_open(&options->measure, &err) != 0)
         return cli_fail(&err);
     plan_options_warn(&options->plans);
     status = bench_make_tests(&options->tests, &run.tests);
@@ -683,6 +669,5 @@ int cli_bench(int argc, char **argv)
     plan_options_close(&options.plans);
     bench_test_lists_close(&options.tests);
     bench_measure_close(&options.measure);
-    list_close(&options.words);
     return status < 0 ? CLI_OK : status;
 }

@@ -17,6 +17,7 @@ void bench_measure_close(struct bench_measure *measure)
     if (measure->spec != NULL)
         source_close(&measure->source);
     free(measure->backend.context);
+    list_close(&measure->options.words);
     *measure = (struct bench_measure){.spec = NULL};
 }
 

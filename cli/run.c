@@ -231,23 +231,13 @@ static int open_record(struct execution *x, const struct run_options *options, s
     return 0;
 }
 
-/* A trace says which plan it is of. */
-static int describe_plan(struct run_options *options, struct error *err)
-{
-    if (run_options_default_machine(options, err) != 0 ||
-        plan_options_words(&options->plans, &options->words, err) != 0)
-        return -1;
-    options->backend.arguments = (const char *const *)options->words.items;
-    options->backend.argument_count = options->words.count;
-    return 0;
-}
-
 static int open_execution(struct execution *x, struct run_options *options, struct error *err)
 {
     const char *model = plan_options_value(&options->plans, 0, PLAN_OPTION_MODEL);
 
     x->generate = options->generate;
-    if (describe_plan(options, err) != 0 ||
+    if (run_options_default_machine(options, err) != 0 ||
+        plan_options_words(&options->plans, &options->backend.words, err) != 0 ||
         backend_open(&options->backend, &x->backend, err) != 0 ||
         find_kernels(x, options->isa, err) != 0 || read_drafter(x, &options->plans, err) != 0)
         return -1;

@@ -281,7 +281,7 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
 
 void run_options_close(struct run_options *options)
 {
-    list_close(&options->words);
+    list_close(&options->backend.words);
     plan_options_close(&options->plans);
 }
 

@@ -12,7 +12,6 @@ struct run_options {
     const char *token_ids;     /* --tokens, or NULL */
     const char *isa;           /* NULL: the best */
     struct backend_options backend;
-    struct list words;                  /* the plan again, for the backend's trace; owned */
     const char *record, *check_against; /* files, or NULL */
     uint64_t weights_seed, order_seed;
     bool shuffled, json, help;

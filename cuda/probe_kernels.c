@@ -668,8 +668,8 @@ static int sample_split(struct probing *p, struct error *err)
 static int probe_ready(struct probing *p, struct kernel_table *table, struct error *err)
 {
     struct timed_step timed = {.layers = 4, .plan = plan_default(), .traced = true};
-    const struct program_task sync = {.kind = TASK_SYNC, .tokens = 1};
-    double ignored_s, ready_s[2], one_s = fmax(0, kernel_table_plain_s(table, &sync, 0));
+    double ignored_s, ready_s[2];
+    double one_s = fmax(0, kernel_table_plain_s(table, TASK_SYNC, 1, 0));
 
     timed.plan.split = PLAN_SPLIT_TENSOR;
     if (time_steps(p, timed, &ignored_s, ready_s, err) != 0)

@@ -446,10 +446,10 @@ double kernel_table_read_ahead(const struct program_task *task, double cells)
                : 0;
 }
 
-double kernel_table_plain_s(const struct kernel_table *table, const struct program_task *task,
+double kernel_table_plain_s(const struct kernel_table *table, enum task_kind kind, uint32_t tokens,
                             double bytes)
 {
-    return other_rows_s(table, (struct kernel_other){.kind = task->kind}, task->tokens, bytes);
+    return other_rows_s(table, (struct kernel_other){.kind = kind}, tokens, bytes);
 }
 
 /* ---- sums ---- */

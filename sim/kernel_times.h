@@ -43,8 +43,9 @@ enum { KERNEL_READS_AHEAD = 8 };
 /** Bytes of the window that such an attention has; 0 for other tasks. */
 double kernel_table_read_ahead(const struct program_task *task, double cells);
 
-/** Seconds of a task that is no kernel; below 0 where the table has no row of its kind. */
-double kernel_table_plain_s(const struct kernel_table *table, const struct program_task *task,
+/** Seconds of a task that is no kernel, of so many tokens; below 0 where the table has no row of
+ * its kind. */
+double kernel_table_plain_s(const struct kernel_table *table, enum task_kind kind, uint32_t tokens,
                             double bytes);
 
 /** Seconds of a sum of `bytes` a device; below 0 where there is no row of so many devices. */

@@ -230,8 +230,9 @@ static double begin_s(const struct timing *timing)
 static double host_s(const struct timing *timing, const struct program_task *task, double bytes)
 {
     for (uint32_t d = 0; d < timing->placement->device_count; d++) {
+        const struct kernel_table *table = timing->tables[d];
         double time_s =
-            timing->tables[d] != NULL ? kernel_table_plain_s(timing->tables[d], task, bytes) : -1;
+            table != NULL ? kernel_table_plain_s(table, task->kind, task->tokens, bytes) : -1;
 
         if (time_s >= 0)
             return time_s;
@@ -361,14 +362,13 @@ static void time_collective(const struct timing *timing, const struct program_ta
 static double measured_copy_s(const struct timing *timing, const struct program_task *task,
                               uint32_t tokens, double bytes)
 {
-    struct program_task counted = *task;
+    const struct kernel_table *table = timing->tables[task->device];
     double time_s, paced_gbs;
 
-    if (!kernel_table_times_copy(task->kind) || !program_task_is_on_compute(task) ||
-        task->pageable || timing->tables[task->device] == NULL)
+    if (table == NULL || !kernel_table_times_copy(task->kind) ||
+        !program_task_is_on_compute(task) || task->pageable)
         return -1;
-    counted.tokens = tokens;
-    time_s = kernel_table_plain_s(timing->tables[task->device], &counted, bytes);
+    time_s = kernel_table_plain_s(table, task->kind, tokens, bytes);
     paced_gbs = timing->device_link[task->device]->paced_gbs;
     return time_s >= 0 && paced_gbs > 0 ? fmax(time_s, bytes / (paced_gbs * 1e9)) : time_s;
 }
@@ -390,7 +390,7 @@ static double wait_s(const struct timing *timing, const struct program_task *tas
     if (task->kind != TASK_WAIT || !program_task_is_on_compute(task) ||
         timing->tables[task->device] == NULL)
         return 0;
-    return fmax(0, kernel_table_plain_s(timing->tables[task->device], task, 0));
+    return fmax(0, kernel_table_plain_s(timing->tables[task->device], TASK_WAIT, task->tokens, 0));
 }
 
 static void time_copy(const struct timing *timing, const struct program_task *task, uint32_t tokens,
@@ -409,12 +409,12 @@ static double ready_s(const struct timing *timing, const struct program_task *ta
                       bool next)
 {
     const struct kernel_table *table = timing->tables[task->device];
-    struct program_task counted = *task;
 
-    if (table == NULL || next)
-        return table != NULL ? table->ready_next_s : 0;
-    counted.tokens = tokens;
-    return fmax(0, kernel_table_plain_s(table, &counted, 0)) +
+    if (table == NULL)
+        return 0;
+    if (next)
+        return table->ready_next_s;
+    return fmax(0, kernel_table_plain_s(table, TASK_SYNC, tokens, 0)) +
            (timing->placement->device_count - 1) * table->ready_each_s;
 }
 

@@ -534,8 +534,7 @@ START_TEST(of_a_single_size_a_part_is_the_launch)
     ck_near(time_of(other(TASK_GLU, 1, 1000), 0), 12.5e-6);
     ck_near(time_of(other(TASK_GLU, 1, 500), 0), 7.5e-6);
     ck_near(time_of(other(TASK_GLU, 1, 3000), 0), 32.5e-6);
-    ck_near(kernel_table_plain_s(&table, &(struct program_task){.kind = TASK_WAIT, .tokens = 1}, 0),
-            7e-6);
+    ck_near(kernel_table_plain_s(&table, TASK_WAIT, 1, 0), 7e-6);
 }
 END_TEST
 

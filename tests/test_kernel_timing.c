@@ -255,7 +255,8 @@ START_TEST(the_hosts_own_work_has_its_rows)
             if (task->kind != TASK_EMBED && task->kind != TASK_KV_STORE)
                 continue;
             ck_near(engine_schedule_tasks(s.timed->schedule)[i].issue_s,
-                    kernel_table_plain_s(&machine->kernel_tables[0], task, task->bytes));
+                    kernel_table_plain_s(&machine->kernel_tables[0], task->kind, task->tokens,
+                                         task->bytes));
             ck_near(engine_schedule_tasks(s.timed->schedule)[i].issue_s,
                     fmin(2.5e-6, row->time_s) +
                         fmax(0, row->time_s - 2.5e-6) * task->bytes / (double)row->bytes);
